@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "reel/core/macros.h"
+
+namespace reel {
+
+enum class DeviceType : std::uint8_t { cpu, cuda };
+
+/// Where a tensor's elements live.
+struct Device {
+  DeviceType type = DeviceType::cpu;
+  std::int8_t index = 0;
+
+  static constexpr Device cpu() { return {}; }
+  /// GPU number `index`. Whether it exists is checked when it is first used.
+  static constexpr Device cuda(int index = 0) { return {DeviceType::cuda, static_cast<std::int8_t>(index)}; }
+  /// The first CUDA GPU if there is one that this build can use, else the CPU.
+  REEL_API static Device best();
+  /// "cpu", "cuda" or "cuda:1". Throws DeviceError for any other text.
+  REEL_API static Device parse(const std::string& text);
+
+  REEL_INLINE constexpr bool is_cpu() const { return type == DeviceType::cpu; }
+  REEL_INLINE constexpr bool operator==(const Device& other) const {
+    return type == other.type && index == other.index;
+  }
+  /// "cpu" or "cuda:0".
+  REEL_API std::string name() const;
+};
+
+}  // namespace reel

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "reel/core/macros.h"
+
+namespace reel {
+
+/// The element types of a Tensor.
+enum class DType : std::uint8_t { f32, f64, i32, i64, u8, bool8 };
+
+inline constexpr DType f32 = DType::f32;
+inline constexpr DType f64 = DType::f64;
+inline constexpr DType i32 = DType::i32;
+inline constexpr DType i64 = DType::i64;
+inline constexpr DType u8 = DType::u8;
+inline constexpr DType bool8 = DType::bool8;
+
+/// Bytes of one element.
+REEL_INLINE constexpr std::size_t size_of(DType dtype) {
+  constexpr std::uint8_t sizes[] = {4, 8, 4, 8, 1, 1};
+  return sizes[static_cast<int>(dtype)];
+}
+
+REEL_INLINE constexpr bool is_floating(DType dtype) { return dtype <= DType::f64; }
+
+/// "f32", "i64", ...
+REEL_INLINE constexpr const char* name_of(DType dtype) {
+  constexpr const char* names[] = {"f32", "f64", "i32", "i64", "u8", "bool8"};
+  return names[static_cast<int>(dtype)];
+}
+
+namespace detail {
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <>
+struct DTypeOf<long long> {
+  static constexpr DType value = DType::i64;
+};
+template <>
+struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::bool8;
+};
+}  // namespace detail
+
+/// The DType of the C++ type T.
+template <class T>
+inline constexpr DType dtype_of = detail::DTypeOf<T>::value;
+
+/// A plain number in an expression: it never becomes a tensor and never changes a tensor's dtype class.
+struct Scalar {
+  double real = 0;
+  std::int64_t integer = 0;
+  bool integral = false;
+
+  REEL_INLINE constexpr Scalar() = default;
+  REEL_INLINE constexpr Scalar(double value) : real(value) {}
+  REEL_INLINE constexpr Scalar(float value) : real(value) {}
+  template <class I>
+    requires std::is_integral_v<I>
+  REEL_INLINE constexpr Scalar(I value)
+      : real(static_cast<double>(value)), integer(static_cast<std::int64_t>(value)), integral(true) {}
+
+  template <class T>
+  REEL_INLINE constexpr T as() const {
+    if constexpr (dtype_of<T> == DType::f32 || dtype_of<T> == DType::f64) return static_cast<T>(real);
+    return integral ? static_cast<T>(integer) : static_cast<T>(real);
+  }
+};
+
+}  // namespace reel

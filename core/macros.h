@@ -1,0 +1,15 @@
+#pragma once
+
+// Build-time macros, the only ones in public headers.
+
+#if defined(__CUDACC__)
+#define REEL_HOST_DEVICE __host__ __device__
+#else
+#define REEL_HOST_DEVICE
+#endif
+
+// For functions in headers that CPU kernels include: those are compiled once per instruction set, and a copy that was not
+// inlined would be merged by the linker across the sets. always_inline leaves no copy to merge.
+#define REEL_INLINE __attribute__((always_inline)) inline
+
+#define REEL_API __attribute__((visibility("default")))

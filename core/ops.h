@@ -1,0 +1,191 @@
+#pragma once
+
+#include <cstdint>
+
+#include "reel/core/array.h"
+#include "reel/core/scalar/list.h"
+#include "reel/core/source_location.h"
+
+/// The Ops API: what a backend must be able to compute. `reel::ops` functions check arguments, allocate results, call one
+/// of these and record; backends trust what they are given. Entries are few and wide: a formula is a value of an enum, not
+/// a virtual function.
+///
+/// Unless an entry says otherwise: arrays are of one floating dtype and live on this backend's device; outputs are
+/// contiguous and overlap no input, except that an elementwise output may be exactly one of the inputs; inputs may have any
+/// strides where "strided" is written and are contiguous elsewhere; sizes may be 0.
+namespace reel {
+
+enum class ReduceOp : std::uint8_t { sum, mean, max, min };
+enum class SoftmaxOp : std::uint8_t { softmax, log_softmax };
+enum class RandomOp : std::uint8_t { uniform, normal, bits };
+enum class Epilogue : std::uint8_t { none, relu };
+enum class PaddingMode : std::uint8_t { zero, symmetric };
+
+/// One side of a binary op: an array, or a plain number when `array` is null.
+struct Operand {
+  const Array* array = nullptr;
+  Scalar scalar;
+};
+
+/// c = epilogue(a b + bias) (+ c), row-major, for each of `batch` matrices.
+/// Every element of c is one fma chain over k = 0, 1, ..., K-1 starting from 0 (from c when `accumulate`), so that it does
+/// not depend on m, on the batch or on the number of threads. K = 0 gives 0 (+ bias).
+struct Gemm {
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+  DType dtype = DType::f32;
+  bool trans_a = false;  // a is stored [k, m]
+  bool trans_b = false;  // b is stored [n, k]
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  std::int64_t lda = 0, ldb = 0, ldc = 0;                 // elements between the rows as stored
+  std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;  // elements between the matrices of a batch; a's, b's may be 0
+  const void* bias = nullptr;                             // [n] or null
+  Epilogue epilogue = Epilogue::none;                     // applied last; needs accumulate == false
+  bool accumulate = false;
+};
+
+/// The geometry of a cross-correlation over `spatial` axes (1, 2 or 3), each stored at the end of the arrays below; the
+/// unused leading entries are input = kernel = output = stride = dilation = 1, padding = 0.
+/// x [batch, in, input...], weight [out, in / groups, kernel...], y [batch, out, output...] with
+/// output = (input + 2 padding - dilation (kernel - 1) - 1) / stride + 1.
+struct Conv {
+  std::int64_t batch = 0, in = 0, out = 0, groups = 1;
+  std::int64_t input[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, output[3] = {1, 1, 1};
+  std::int64_t stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, padding[3] = {0, 0, 0};
+  PaddingMode mode = PaddingMode::zero;  // symmetric: the edge element is repeated, index -1 -> 0, -2 -> 1; padding <= input
+};
+
+/// Consecutive segments of rows: segment s is rows offsets[s] .. offsets[s + 1] - 1.
+struct Segments {
+  std::int64_t count = 0;
+  const std::int64_t* offsets = nullptr;  // [count + 1] on the backend's device
+  std::int64_t total = 0;                 // offsets[count]
+  std::int64_t max_length = 0;
+};
+
+/// Where a random call starts in the Philox stream: element i takes lane i % 4 of block `counter + i / 4`.
+struct PhiloxState {
+  std::uint64_t seed = 0, stream = 0, counter = 0;
+};
+
+/// Elements [begin, end) of the flat buffer take one optimiser step with these factors.
+struct SgdRange {
+  std::int64_t begin = 0, end = 0;
+  double rate = 0, decay = 0, momentum = 0, dampening = 0;
+  bool nesterov = false;
+  bool first = false;  // the momentum buffer is empty: it becomes g
+};
+/// As above for Adam: m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2,
+/// w -= step_size * m / (sqrt(v) / root_correction2 + epsilon), where step_size = rate / (1 - beta1^t) and
+/// root_correction2 = sqrt(1 - beta2^t); `decay` is added to g (Adam) or, decoupled (AdamW), w *= 1 - rate * decay first.
+struct AdamRange {
+  std::int64_t begin = 0, end = 0;
+  double rate = 0, step_size = 0, root_correction2 = 1, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, decay = 0;
+  bool decoupled = false;
+};
+
+/// A backend. Thread-safe; results do not depend on the number of threads.
+class REEL_API Ops {
+ public:
+  virtual ~Ops();
+
+  // --- memory -------------------------------------------------------------------------------------------------------
+  /// y = value, any dtype; y strided.
+  virtual void fill(const Array& y, Scalar value) = 0;
+  /// y = x, same shape, any two dtypes (to integers truncates, to bool8 is x != 0); both strided.
+  virtual void copy(const Array& x, const Array& y) = 0;
+  /// y[i] = start + i step; any dtype but bool8.
+  virtual void arange(const Array& y, Scalar start, Scalar step) = 0;
+  /// uniform: [0, 1) with 24 (f32) or 53 (f64) bits; normal: Box-Muller on pairs of lanes; bits: i64, 32 random bits each.
+  virtual void random(RandomOp op, const Array& y, const PhiloxState& state) = 0;
+  /// Throws IndexError naming `op`, position and value unless 0 <= index[i] < limit for all i. i32 or i64, contiguous.
+  virtual void check_indices(const Array& index, std::int64_t limit, const char* op, SourceLocation where) = 0;
+  /// Bytes between host memory and this device; plain copies on the CPU.
+  virtual void from_host(const void* host, void* device, std::int64_t bytes) = 0;
+  virtual void to_host(const void* device, void* host, std::int64_t bytes) = 0;
+
+  // --- elementwise --------------------------------------------------------------------------------------------------
+  /// y = f(x); x strided.
+  virtual void unary(UnaryOp op, const Array& x, const Array& y) = 0;
+  /// dx = dy f'(saved), where saved is x or y as the op's list entry says. All contiguous, one shape.
+  virtual void unary_backward(UnaryOp op, const Array& saved, const Array& dy, const Array& dx) = 0;
+  /// y = f(a, b); both of y's shape (broadcast by strides of 0), strided, of one dtype; comparisons give bool8. A scalar
+  /// takes the other side's dtype. Not both sides are scalars.
+  virtual void binary(BinaryOp op, const Operand& a, const Operand& b, const Array& y) = 0;
+  /// y += x; x strided.
+  virtual void accumulate(const Array& x, const Array& y) = 0;
+
+  // --- reductions ---------------------------------------------------------------------------------------------------
+  /// y has x's rank and size 1 on each reduced axis; x strided. max and min propagate NaN (the first one wins `which`).
+  /// `which` (null or i64, y's shape; needs exactly one reduced axis, max or min): index of the first winner.
+  /// An empty axis gives 0 for sum, NaN for mean, -inf / +inf for max / min. Integers: sum, max, min, in their own dtype.
+  virtual void reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) = 0;
+
+  // --- products -----------------------------------------------------------------------------------------------------
+  virtual void gemm(const Gemm& gemm) = 0;
+  /// y = epilogue(correlation(x, weight) + bias); bias null or [out].
+  virtual void conv(const Conv& conv, const Array& x, const Array& weight, const Array* bias, Epilogue epilogue,
+                    const Array& y) = 0;
+  /// dx from dz = dy, or dz = dy where y > 0 (NaN counts as > 0), else 0, if `relu_output` y is given.
+  virtual void conv_backward_input(const Conv& conv, const Array& dy, const Array* relu_output, const Array& weight,
+                                   const Array& dx) = 0;
+  /// dweight and, if not null, dbias, from the same dz. Deterministic.
+  virtual void conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
+                                    const Array& dweight, const Array* dbias) = 0;
+
+  // --- softmax and losses -------------------------------------------------------------------------------------------
+  /// Over `axis`, of x / temperature. A row that is all -inf gives 0 (softmax) or -inf (log_softmax).
+  virtual void softmax(SoftmaxOp op, const Array& x, int axis, double temperature, const Array& y) = 0;
+  virtual void softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int axis, double temperature,
+                                const Array& dx) = 0;
+  /// loss[r] = lse[r] - logits[r, target[r]], lse[r] = log sum exp of row r; logits [rows, cols], target [rows] (i32, i64).
+  /// Rows whose target is `ignore` give 0.
+  virtual void cross_entropy(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
+                             const Array& lse) = 0;
+  /// dlogits[r, c] = dloss[r] (exp(logits[r, c] - lse[r]) - (c == target[r])); dloss strided (stride 0 for a mean).
+  virtual void cross_entropy_backward(const Array& logits, const Array& target, std::int64_t ignore, const Array& lse,
+                                      const Array& dloss, const Array& dlogits) = 0;
+
+  // --- rows by index ------------------------------------------------------------------------------------------------
+  /// y[i, :] = table[index[i], :]; table [rows, width] any dtype, index [n] (i32, i64), y [n, width].
+  virtual void take_rows(const Array& table, const Array& index, const Array& y) = 0;
+  /// table[index[i], :] += y[i, :], in ascending order of i.
+  virtual void add_rows(const Array& y, const Array& index, const Array& table) = 0;
+
+  // --- segments (ragged) --------------------------------------------------------------------------------------------
+  /// y[s, :] = op over the rows of segment s; x [total, width], y [count, width]; which as in reduce, counted from the
+  /// segment's first row, -1 if it is empty. Empty: sum, mean 0; max -inf; min +inf.
+  virtual void segment_reduce(ReduceOp op, const Array& x, const Segments& segments, const Array& y,
+                              const Array* which) = 0;
+  /// y[r, :] = x[s, :] for each row r of segment s, divided by the segment's length if `mean`.
+  virtual void segment_broadcast(const Array& x, const Segments& segments, bool mean, const Array& y) = 0;
+  /// dx [total, width] = 0 but dx[offsets[s] + which[s, j], j] = dy[s, j].
+  virtual void segment_select_backward(const Array& dy, const Array& which, const Segments& segments,
+                                       const Array& dx) = 0;
+  /// Softmax down each column of each segment; x, y [total, width].
+  virtual void segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, const Array& y) = 0;
+  virtual void segment_softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, const Segments& segments,
+                                        const Array& dx) = 0;
+  /// y [count, length, width] = rows of each segment, then `padding`; any dtype; length >= max_length.
+  virtual void segment_pad(const Array& x, const Segments& segments, Scalar padding, const Array& y) = 0;
+  /// The reverse: y [total, width] from x [count, length, width].
+  virtual void segment_unpad(const Array& x, const Segments& segments, const Array& y) = 0;
+
+  // --- optimisers, over flat buffers w, g, ... of one size ------------------------------------------------------------
+  /// momentum may be null when all ranges have momentum 0.
+  virtual void sgd(const SgdRange* ranges, std::int64_t count, const Array& w, const Array& g,
+                   const Array* momentum) = 0;
+  virtual void adam(const AdamRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& m,
+                    const Array& v) = 0;
+
+ protected:
+  Ops() = default;
+  Ops(const Ops&) = delete;
+  Ops& operator=(const Ops&) = delete;
+};
+
+/// The backend of a device. Throws DeviceError if this build or this machine has none, saying what is missing.
+REEL_API Ops& backend(Device device);
+
+}  // namespace reel

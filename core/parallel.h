@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "reel/core/macros.h"
+
+namespace reel {
+
+/// Threads that Reel's CPU kernels may use; at first OMP_NUM_THREADS or the number of cores. Results do not depend on it.
+REEL_API int num_threads();
+/// Throws Error unless count >= 1.
+REEL_API void set_num_threads(int count);
+
+namespace detail {
+/// Calls body(context, begin, end) once for each of the consecutive chunks [0, chunk), [chunk, 2 chunk), ... of [0, count),
+/// on several threads. The first exception is rethrown here after all threads have stopped. Serial inside a parallel
+/// region and in a forked child.
+REEL_API void parallel_chunks(std::int64_t count, std::int64_t chunk,
+                              void (*body)(void*, std::int64_t begin, std::int64_t end), void* context);
+}  // namespace detail
+
+/// Cuts [0, count) into chunks of `chunk` and calls f(begin, end) for each, on several threads if there is more than one.
+/// Cut by size only, so that results are the same for any number of threads; work of at most one chunk stays here and
+/// starts no region.
+template <class F>
+REEL_INLINE void parallel_for(std::int64_t count, std::int64_t chunk, F&& f) {
+  if (count <= 0) return;
+  if (count <= chunk) {
+    f(static_cast<std::int64_t>(0), count);
+    return;
+  }
+  struct Call {
+    static void run(void* context, std::int64_t begin, std::int64_t end) {
+      (*static_cast<std::remove_reference_t<F>*>(context))(begin, end);
+    }
+  };
+  detail::parallel_chunks(count, chunk, &Call::run, const_cast<void*>(static_cast<const void*>(&f)));
+}
+
+}  // namespace reel
