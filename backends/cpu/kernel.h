@@ -1,0 +1,223 @@
+#pragma once
+
+#include <cstdint>
+
+#include "reel/core/array.h"
+#include "reel/core/parallel.h"
+#include "reel/core/scratch.h"
+
+/// What all CPU kernels share: dispatch on element types, loop nests over strided arrays, grains, vectors.
+/// Compiled once per instruction set, so everything here is inlined or lives in the namespace of its set.
+namespace reel::cpu::REEL_CPU_ISA {
+
+using std::int64_t;
+
+/// Element operations that are worth a task of their own: 5 to 20 us of work against the 1 to 2 us of a parallel region.
+inline constexpr int64_t kGrain = 32768;
+
+template <class T>
+REEL_INLINE constexpr T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <class T>
+REEL_INLINE constexpr T max(T a, T b) {
+  return a < b ? b : a;
+}
+REEL_INLINE constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Cuts `count` into equal chunks of at most about `grain`, each a multiple of 64. For work whose result does not depend on
+/// where it is cut; a function of the size alone.
+REEL_INLINE constexpr int64_t even_chunk(int64_t count, int64_t grain = kGrain) {
+  if (count <= grain) return max<int64_t>(count, 1);
+  return ceil_div(ceil_div(count, ceil_div(count, grain)), 64) * 64;
+}
+
+// --- dispatch: f.template operator()<T>() for the C++ type T of a dtype ------------------------------------------------
+
+template <class F>
+REEL_INLINE decltype(auto) dispatch_floating(DType dtype, F&& f) {
+  if (dtype == DType::f32) return f.template operator()<float>();
+  return f.template operator()<double>();
+}
+
+template <class F>
+REEL_INLINE decltype(auto) dispatch_index(DType dtype, F&& f) {
+  if (dtype == DType::i32) return f.template operator()<std::int32_t>();
+  return f.template operator()<int64_t>();
+}
+
+/// All element types; bool8 as `bool`.
+template <class F>
+REEL_INLINE decltype(auto) dispatch_all(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f32: return f.template operator()<float>();
+    case DType::f64: return f.template operator()<double>();
+    case DType::i32: return f.template operator()<std::int32_t>();
+    case DType::i64: return f.template operator()<int64_t>();
+    case DType::u8: return f.template operator()<std::uint8_t>();
+    case DType::bool8: return f.template operator()<bool>();
+  }
+  __builtin_unreachable();
+}
+
+/// All element types in which one can count: bool8 as its bytes.
+template <class F>
+REEL_INLINE decltype(auto) dispatch_arithmetic(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f32: return f.template operator()<float>();
+    case DType::f64: return f.template operator()<double>();
+    case DType::i32: return f.template operator()<std::int32_t>();
+    case DType::i64: return f.template operator()<int64_t>();
+    case DType::u8:
+    case DType::bool8: return f.template operator()<std::uint8_t>();
+  }
+  __builtin_unreachable();
+}
+
+/// For kernels that only move elements: an unsigned type of the element's size.
+template <class F>
+REEL_INLINE decltype(auto) dispatch_bytes(std::size_t size, F&& f) {
+  if (size == 4) return f.template operator()<std::uint32_t>();
+  if (size == 8) return f.template operator()<std::uint64_t>();
+  return f.template operator()<std::uint8_t>();
+}
+
+// --- loop nests over N operands of one shape ---------------------------------------------------------------------------
+
+/// The axes over which N operands are walked together, outermost first; strides count elements. `rank` is at least 1.
+template <int N>
+struct Nest {
+  int rank = 1;
+  int64_t sizes[kMaxRank];
+  int64_t strides[N][kMaxRank];
+
+  REEL_INLINE int64_t inner() const { return sizes[rank - 1]; }
+  REEL_INLINE int64_t inner_stride(int operand) const { return strides[operand][rank - 1]; }
+  /// Number of inner runs: the product of all sizes but the inner one.
+  REEL_INLINE int64_t rows() const {
+    int64_t product = 1;
+    for (int i = 0; i < rank - 1; ++i) product *= sizes[i];
+    return product;
+  }
+};
+
+/// Leaves out axes of size 1 and joins neighbours that every operand walks without a gap. `strides[k]` are operand k's, null
+/// for a plain number (all 0). A nest of one element has one axis with strides 1.
+template <int N>
+REEL_INLINE Nest<N> collapse(const Shape& shape, const int64_t* const (&strides)[N]) {
+  Nest<N> nest;
+  int rank = 0;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const int64_t size = shape[axis];
+    if (size == 1) continue;
+    bool joins = rank > 0;
+    for (int k = 0; k < N && joins; ++k) {
+      const int64_t stride = strides[k] ? strides[k][axis] : 0;
+      joins = nest.strides[k][rank - 1] == stride * size;
+    }
+    if (joins) {
+      nest.sizes[rank - 1] *= size;
+    } else {
+      nest.sizes[rank++] = size;
+    }
+    for (int k = 0; k < N; ++k) nest.strides[k][rank - 1] = strides[k] ? strides[k][axis] : 0;
+  }
+  if (rank == 0) {
+    nest.sizes[0] = 1;
+    for (int k = 0; k < N; ++k) nest.strides[k][0] = 1;
+    rank = 1;
+  }
+  nest.rank = rank;
+  return nest;
+}
+
+/// Walks the first `axes` axes of a nest in row-major order and keeps each operand's element offset.
+template <int N>
+struct Cursor {
+  const Nest<N>& nest;
+  int axes;
+  int64_t index[kMaxRank];
+  int64_t offsets[N];
+
+  /// At the position with row-major number `position`.
+  REEL_INLINE Cursor(const Nest<N>& nest_, int axes_, int64_t position) : nest(nest_), axes(axes_) {
+    for (int k = 0; k < N; ++k) offsets[k] = 0;
+    for (int axis = axes - 1; axis >= 0; --axis) {
+      const int64_t size = nest.sizes[axis];
+      index[axis] = position % size;
+      position /= size;
+      for (int k = 0; k < N; ++k) offsets[k] += index[axis] * nest.strides[k][axis];
+    }
+  }
+
+  REEL_INLINE void next() {
+    for (int axis = axes - 1; axis >= 0; --axis) {
+      for (int k = 0; k < N; ++k) offsets[k] += nest.strides[k][axis];
+      if (++index[axis] < nest.sizes[axis]) return;
+      for (int k = 0; k < N; ++k) offsets[k] -= nest.sizes[axis] * nest.strides[k][axis];
+      index[axis] = 0;
+    }
+  }
+};
+
+/// Calls f(offsets, count) for runs along the inner axis, in parallel: `count` (at most about `grain`) elements of operand k
+/// start at element offsets[k] and are nest.inner_stride(k) apart. For work whose result does not depend on the cuts.
+template <int N, class F>
+REEL_INLINE void for_each_run(const Nest<N>& nest, int64_t grain, F&& f) {
+  const int64_t inner = nest.inner();
+  const int64_t rows = nest.rows();
+  if (inner == 0 || rows == 0) return;
+  const int64_t piece = even_chunk(inner, grain);
+  const int64_t pieces = ceil_div(inner, piece);
+  parallel_for(rows * pieces, max<int64_t>(1, grain / piece), [&](int64_t begin, int64_t end) {
+    Cursor<N> cursor(nest, nest.rank - 1, begin / pieces);
+    int64_t first = begin % pieces * piece;
+    for (int64_t unit = begin; unit < end; ++unit) {
+      int64_t offsets[N];
+      for (int k = 0; k < N; ++k) offsets[k] = cursor.offsets[k] + first * nest.inner_stride(k);
+      f(offsets, min(piece, inner - first));
+      first += piece;
+      if (first >= inner) {
+        first = 0;
+        cursor.next();
+      }
+    }
+  });
+}
+
+// --- vectors of the instruction set's own width ------------------------------------------------------------------------
+
+#if defined(__AVX512F__)
+inline constexpr int kVectorBytes = 64;
+#elif defined(__AVX__)
+inline constexpr int kVectorBytes = 32;
+#else
+inline constexpr int kVectorBytes = 16;
+#endif
+
+namespace detail {
+template <class T>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(kVectorBytes)));
+};
+}  // namespace detail
+
+/// A register of T, with + - * / and comparisons lane by lane (GCC and clang vector types).
+template <class T>
+using Vector = typename detail::VectorOf<T>::type;
+template <class T>
+inline constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
+
+/// From and to any address.
+template <class T>
+REEL_INLINE Vector<T> load(const T* x) {
+  Vector<T> v;
+  __builtin_memcpy(&v, x, sizeof v);
+  return v;
+}
+template <class T>
+REEL_INLINE void store(T* y, Vector<T> v) {
+  __builtin_memcpy(y, &v, sizeof v);
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA
