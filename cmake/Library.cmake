@@ -1,0 +1,55 @@
+# How Reel's own code is compiled, and the library made of it.
+#
+# All code is compiled once, position-independent, into object libraries: `reel_objects` for the baseline x86-64, and one
+# `reel_cpu_<set>` per instruction set for the kernels (backends/cpu). `reel` is these objects, static or shared.
+
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+
+# Settings that every translation unit of Reel needs, and that no user of Reel inherits.
+function(reel_compile_settings target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${REEL_INCLUDE_DIR}>)
+  # Contraction to fma is written out where it is wanted, never left to the compiler: same bits with every compiler.
+  target_compile_options(${target} PRIVATE -Wall -Wextra -ffp-contract=off)
+  set_target_properties(${target} PROPERTIES
+    CXX_EXTENSIONS OFF
+    POSITION_INDEPENDENT_CODE ON
+    CXX_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON)
+  target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
+endfunction()
+
+# An object library, or the same objects from the build tree REEL_OBJECTS_FROM (compile once, package static and shared).
+function(reel_add_objects target)
+  set_property(GLOBAL APPEND PROPERTY REEL_OBJECT_LIBRARIES ${target})
+  add_library(${target} OBJECT)
+  set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+  reel_compile_settings(${target})
+endfunction()
+
+reel_add_objects(reel_objects)
+
+function(reel_object_files result)
+  if(REEL_OBJECTS_FROM)
+    file(STRINGS ${REEL_OBJECTS_FROM}/reel-objects.txt files)
+  else()
+    get_property(libraries GLOBAL PROPERTY REEL_OBJECT_LIBRARIES)
+    list(TRANSFORM libraries REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE files)
+    file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/reel-objects.txt CONTENT "$<JOIN:${files},\n>\n")
+  endif()
+  set(${result} ${files} PARENT_SCOPE)
+endfunction()
+
+# Called when all folders have added their sources.
+function(reel_add_library)
+  reel_object_files(objects)
+  add_library(reel ${objects})
+  add_library(Reel::reel ALIAS reel)
+  target_compile_features(reel PUBLIC cxx_std_20)
+  target_include_directories(reel INTERFACE $<BUILD_INTERFACE:${REEL_INCLUDE_DIR}>)
+  target_link_libraries(reel PRIVATE OpenMP::OpenMP_CXX)
+  set_target_properties(reel PROPERTIES
+    LINKER_LANGUAGE CXX
+    VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+endfunction()
