@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "reel/core/macros.h"
+
+namespace reel {
+
+/// Host memory and objects in use by all threads.
+struct MemoryStats {
+  std::int64_t live_bytes = 0;    // handed out: tensors, nodes' scratch, working memory
+  std::int64_t cached_bytes = 0;  // kept for reuse by the threads' caches and the depot between them
+  std::int64_t peak_bytes = 0;    // largest live_bytes since the start or reset_peak(); an upper bound if several threads allocate
+  std::int64_t live_tensors = 0;
+  std::int64_t live_nodes = 0;    // recorded ops whose callbacks have not been released
+
+  /// "1.5 MB live in 12 tensors, ..." for a person.
+  REEL_API std::string str() const;
+};
+
+REEL_API MemoryStats memory_stats();
+/// Peak from now on.
+REEL_API void reset_peak_memory();
+/// Gives the calling thread's cached blocks and the depot's back to the system.
+REEL_API void release_cached_memory();
+
+namespace detail {
+/// Counts objects of the calling thread; the sum over all threads is what memory_stats() tells.
+REEL_API void count_tensors(std::int64_t difference) noexcept;
+REEL_API void count_nodes(std::int64_t difference) noexcept;
+}  // namespace detail
+
+}  // namespace reel

@@ -1,0 +1,79 @@
+#include "reel/core/parallel.h"
+
+#include <omp.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <exception>
+#include <string>
+
+#include "reel/core/error.h"
+
+namespace reel {
+
+namespace {
+
+std::atomic<int> thread_limit{0};  // 0: not asked for yet
+
+// OpenMP's threads do not survive fork(): a region in the child would wait for them forever, so it works alone.
+std::atomic<bool> forked_child{false};
+
+void watch_forks() {
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { forked_child.store(true, std::memory_order_relaxed); });
+  (void)registered;
+}
+
+}  // namespace
+
+int num_threads() {
+  int count = thread_limit.load(std::memory_order_relaxed);
+  if (count == 0) {
+    count = omp_get_max_threads();
+    thread_limit.store(count, std::memory_order_relaxed);
+  }
+  return count;
+}
+
+void set_num_threads(int count) {
+  if (count < 1) throw Error("set_num_threads: count must be at least 1, got " + std::to_string(count));
+  thread_limit.store(count, std::memory_order_relaxed);
+}
+
+namespace detail {
+
+void parallel_chunks(std::int64_t count, std::int64_t chunk, void (*body)(void*, std::int64_t, std::int64_t),
+                     void* context) {
+  const std::int64_t chunks = (count + chunk - 1) / chunk;
+  const auto run = [&](std::int64_t i) {
+    const std::int64_t begin = i * chunk;
+    body(context, begin, begin + chunk < count ? begin + chunk : count);
+  };
+  const int threads = static_cast<int>(chunks < num_threads() ? chunks : num_threads());
+  if (threads <= 1 || omp_in_parallel() || forked_child.load(std::memory_order_relaxed)) {
+    for (std::int64_t i = 0; i < chunks; ++i) run(i);
+    return;
+  }
+  watch_forks();
+
+  std::atomic<std::int64_t> next{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr failure;
+#pragma omp parallel num_threads(threads)
+  {
+    try {
+      for (;;) {
+        const std::int64_t i = next.fetch_add(1, std::memory_order_relaxed);
+        if (i >= chunks || failed.load(std::memory_order_relaxed)) break;
+        run(i);
+      }
+    } catch (...) {
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace detail
+
+}  // namespace reel
