@@ -1,0 +1,292 @@
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "reel/core/macros.h"
+
+/// Vec<T>: one register of floats or doubles of the instruction set that this file is compiled for.
+///
+///   using V = Vec<float>;
+///   V sum = V::zero();
+///   for (; i + V::width <= n; i += V::width) sum = fma(V::load(x + i), V::load(y + i), sum);
+///   const auto tail = V::first(n - i);                       // the first n - i lanes, 0 <= n - i <= width
+///   sum = fma(V::load(x + i, tail), V::load(y + i, tail), sum);  // other lanes read as 0 and are not touched in memory
+///   float total = reduce_add(sum);                           // a fixed tree: halves, quarters, ...
+///
+/// Vec<T, bytes> asks for a smaller register (a half for short rows). fma is the hardware's single rounding where there
+/// is one (x86-64-v3 and v4), and a product and a sum, each rounded, on x86-64-v2; the compiler never contracts on its own.
+namespace reel::cpu::REEL_CPU_ISA {
+
+#if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+#define REEL_SIMD_AVX512 1
+inline constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__) && defined(__FMA__)
+inline constexpr int kVectorBytes = 32;
+#else
+inline constexpr int kVectorBytes = 16;
+#endif
+
+/// One fused multiply-add as the vectors of this set do it.
+template <class T>
+REEL_INLINE T fma(T a, T b, T c) {
+#if defined(__FMA__)
+  if constexpr (sizeof(T) == 4) {
+    return __builtin_fmaf(a, b, c);
+  } else {
+    return __builtin_fma(a, b, c);
+  }
+#else
+  return a * b + c;
+#endif
+}
+
+// The intrinsics behind Vec, one struct per register. `max` is the machine's: a > b ? a : b, so b if either is NaN.
+// (Its zero-masking form at 512 bits: g++ 12 warns of an uninitialised value in its own header for the plain one.)
+template <class T, int bytes>
+struct Register;
+
+template <>
+struct Register<float, 16> {
+  using Raw = __m128;
+  static REEL_INLINE Raw set(float x) { return _mm_set1_ps(x); }
+  static REEL_INLINE Raw load(const float* p) { return _mm_loadu_ps(p); }
+  static REEL_INLINE void store(float* p, Raw x) { _mm_storeu_ps(p, x); }
+  static REEL_INLINE Raw max(Raw a, Raw b) { return _mm_max_ps(a, b); }
+#if defined(__FMA__)
+  static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm_fmadd_ps(a, b, c); }
+#else
+  static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return a * b + c; }
+#endif
+#if defined(REEL_SIMD_AVX512)
+  using Mask = __mmask8;
+  static REEL_INLINE Mask first(std::int64_t n) { return static_cast<Mask>((1u << n) - 1); }
+  static REEL_INLINE Raw load(const float* p, Mask m) { return _mm_maskz_loadu_ps(m, p); }
+  static REEL_INLINE void store(float* p, Raw x, Mask m) { _mm_mask_storeu_ps(p, m, x); }
+#elif defined(__AVX2__)
+  using Mask = __m128i;
+  static REEL_INLINE Mask first(std::int64_t n) {
+    return _mm_cmpgt_epi32(_mm_set1_epi32(static_cast<int>(n)), _mm_setr_epi32(0, 1, 2, 3));
+  }
+  static REEL_INLINE Raw load(const float* p, Mask m) { return _mm_maskload_ps(p, m); }
+  static REEL_INLINE void store(float* p, Raw x, Mask m) { _mm_maskstore_ps(p, m, x); }
+#else
+  using Mask = int;
+  static REEL_INLINE Mask first(std::int64_t n) { return static_cast<int>(n); }
+  static REEL_INLINE Raw load(const float* p, Mask n) {
+    alignas(16) float lanes[4] = {0, 0, 0, 0};
+    for (int i = 0; i < n; ++i) lanes[i] = p[i];
+    return _mm_load_ps(lanes);
+  }
+  static REEL_INLINE void store(float* p, Raw x, Mask n) {
+    alignas(16) float lanes[4];
+    _mm_store_ps(lanes, x);
+    for (int i = 0; i < n; ++i) p[i] = lanes[i];
+  }
+#endif
+};
+
+template <>
+struct Register<double, 16> {
+  using Raw = __m128d;
+  static REEL_INLINE Raw set(double x) { return _mm_set1_pd(x); }
+  static REEL_INLINE Raw load(const double* p) { return _mm_loadu_pd(p); }
+  static REEL_INLINE void store(double* p, Raw x) { _mm_storeu_pd(p, x); }
+  static REEL_INLINE Raw max(Raw a, Raw b) { return _mm_max_pd(a, b); }
+#if defined(__FMA__)
+  static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm_fmadd_pd(a, b, c); }
+#else
+  static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return a * b + c; }
+#endif
+  using Mask = int;  // two lanes: plain moves do
+  static REEL_INLINE Mask first(std::int64_t n) { return static_cast<int>(n); }
+  static REEL_INLINE Raw load(const double* p, Mask n) {
+    return n >= 2 ? _mm_loadu_pd(p) : n == 1 ? _mm_load_sd(p) : _mm_setzero_pd();
+  }
+  static REEL_INLINE void store(double* p, Raw x, Mask n) {
+    if (n >= 2) {
+      _mm_storeu_pd(p, x);
+    } else if (n == 1) {
+      _mm_store_sd(p, x);
+    }
+  }
+};
+
+#if defined(__AVX2__)
+template <>
+struct Register<float, 32> {
+  using Raw = __m256;
+  static REEL_INLINE Raw set(float x) { return _mm256_set1_ps(x); }
+  static REEL_INLINE Raw load(const float* p) { return _mm256_loadu_ps(p); }
+  static REEL_INLINE void store(float* p, Raw x) { _mm256_storeu_ps(p, x); }
+  static REEL_INLINE Raw max(Raw a, Raw b) { return _mm256_max_ps(a, b); }
+  static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm256_fmadd_ps(a, b, c); }
+#if defined(REEL_SIMD_AVX512)
+  using Mask = __mmask8;
+  static REEL_INLINE Mask first(std::int64_t n) { return static_cast<Mask>((1u << n) - 1); }
+  static REEL_INLINE Raw load(const float* p, Mask m) { return _mm256_maskz_loadu_ps(m, p); }
+  static REEL_INLINE void store(float* p, Raw x, Mask m) { _mm256_mask_storeu_ps(p, m, x); }
+#else
+  using Mask = __m256i;
+  static REEL_INLINE Mask first(std::int64_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  static REEL_INLINE Raw load(const float* p, Mask m) { return _mm256_maskload_ps(p, m); }
+  static REEL_INLINE void store(float* p, Raw x, Mask m) { _mm256_maskstore_ps(p, m, x); }
+#endif
+};
+
+template <>
+struct Register<double, 32> {
+  using Raw = __m256d;
+  static REEL_INLINE Raw set(double x) { return _mm256_set1_pd(x); }
+  static REEL_INLINE Raw load(const double* p) { return _mm256_loadu_pd(p); }
+  static REEL_INLINE void store(double* p, Raw x) { _mm256_storeu_pd(p, x); }
+  static REEL_INLINE Raw max(Raw a, Raw b) { return _mm256_max_pd(a, b); }
+  static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm256_fmadd_pd(a, b, c); }
+#if defined(REEL_SIMD_AVX512)
+  using Mask = __mmask8;
+  static REEL_INLINE Mask first(std::int64_t n) { return static_cast<Mask>((1u << n) - 1); }
+  static REEL_INLINE Raw load(const double* p, Mask m) { return _mm256_maskz_loadu_pd(m, p); }
+  static REEL_INLINE void store(double* p, Raw x, Mask m) { _mm256_mask_storeu_pd(p, m, x); }
+#else
+  using Mask = __m256i;
+  static REEL_INLINE Mask first(std::int64_t n) {
+    return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
+  }
+  static REEL_INLINE Raw load(const double* p, Mask m) { return _mm256_maskload_pd(p, m); }
+  static REEL_INLINE void store(double* p, Raw x, Mask m) { _mm256_maskstore_pd(p, m, x); }
+#endif
+};
+#endif  // __AVX2__
+
+#if defined(REEL_SIMD_AVX512)
+template <>
+struct Register<float, 64> {
+  using Raw = __m512;
+  using Mask = __mmask16;
+  static REEL_INLINE Raw set(float x) { return _mm512_set1_ps(x); }
+  static REEL_INLINE Raw load(const float* p) { return _mm512_loadu_ps(p); }
+  static REEL_INLINE void store(float* p, Raw x) { _mm512_storeu_ps(p, x); }
+  static REEL_INLINE Raw max(Raw a, Raw b) { return _mm512_maskz_max_ps(0xffff, a, b); }
+  static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm512_fmadd_ps(a, b, c); }
+  static REEL_INLINE Mask first(std::int64_t n) { return static_cast<Mask>((1u << n) - 1); }
+  static REEL_INLINE Raw load(const float* p, Mask m) { return _mm512_maskz_loadu_ps(m, p); }
+  static REEL_INLINE void store(float* p, Raw x, Mask m) { _mm512_mask_storeu_ps(p, m, x); }
+};
+
+template <>
+struct Register<double, 64> {
+  using Raw = __m512d;
+  using Mask = __mmask8;
+  static REEL_INLINE Raw set(double x) { return _mm512_set1_pd(x); }
+  static REEL_INLINE Raw load(const double* p) { return _mm512_loadu_pd(p); }
+  static REEL_INLINE void store(double* p, Raw x) { _mm512_storeu_pd(p, x); }
+  static REEL_INLINE Raw max(Raw a, Raw b) { return _mm512_maskz_max_pd(0xff, a, b); }
+  static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm512_fmadd_pd(a, b, c); }
+  static REEL_INLINE Mask first(std::int64_t n) { return static_cast<Mask>((1u << n) - 1); }
+  static REEL_INLINE Raw load(const double* p, Mask m) { return _mm512_maskz_loadu_pd(m, p); }
+  static REEL_INLINE void store(double* p, Raw x, Mask m) { _mm512_mask_storeu_pd(p, m, x); }
+};
+#endif  // REEL_SIMD_AVX512
+
+template <class T, int bytes = kVectorBytes>
+struct Vec {
+  using R = Register<T, bytes>;
+  using Raw = typename R::Raw;
+  using Mask = typename R::Mask;
+  static constexpr int width = bytes / static_cast<int>(sizeof(T));
+
+  Raw raw;
+
+  static REEL_INLINE Vec zero() { return {R::set(0)}; }
+  static REEL_INLINE Vec broadcast(T x) { return {R::set(x)}; }
+  static REEL_INLINE Vec load(const T* p) { return {R::load(p)}; }  // no alignment is asked for
+  REEL_INLINE void store(T* p) const { R::store(p, raw); }
+
+  /// The mask of lanes 0 .. n - 1, 0 <= n <= width. Memory under other lanes is neither read nor written.
+  static REEL_INLINE Mask first(std::int64_t n) { return R::first(n); }
+  static REEL_INLINE Vec load(const T* p, Mask mask) { return {R::load(p, mask)}; }
+  REEL_INLINE void store(T* p, Mask mask) const { R::store(p, raw, mask); }
+
+  friend REEL_INLINE Vec operator+(Vec a, Vec b) { return {a.raw + b.raw}; }
+  friend REEL_INLINE Vec operator-(Vec a, Vec b) { return {a.raw - b.raw}; }
+  friend REEL_INLINE Vec operator*(Vec a, Vec b) { return {a.raw * b.raw}; }
+  friend REEL_INLINE Vec operator/(Vec a, Vec b) { return {a.raw / b.raw}; }
+};
+
+/// a b + c, see above.
+template <class T, int bytes>
+REEL_INLINE Vec<T, bytes> fma(Vec<T, bytes> a, Vec<T, bytes> b, Vec<T, bytes> c) {
+  return {Register<T, bytes>::fma(a.raw, b.raw, c.raw)};
+}
+
+/// The larger one; NaN if either is NaN.
+template <class T, int bytes>
+REEL_INLINE Vec<T, bytes> max(Vec<T, bytes> a, Vec<T, bytes> b) {
+  const auto larger = Register<T, bytes>::max(a.raw, b.raw);  // b's NaN is in there already
+  return {a.raw == a.raw ? larger : a.raw};
+}
+template <class T, int bytes>
+REEL_INLINE Vec<T, bytes> min(Vec<T, bytes> a, Vec<T, bytes> b) {
+  const auto smaller = a.raw < b.raw ? a.raw : b.raw;
+  return {a.raw == a.raw ? smaller : a.raw};
+}
+
+/// x, or 0 where x < 0; NaN stays NaN.
+template <class T, int bytes>
+REEL_INLINE Vec<T, bytes> relu(Vec<T, bytes> x) {
+  return {Register<T, bytes>::max(Register<T, bytes>::set(0), x.raw)};
+}
+
+/// The lower and the upper half of the lanes.
+template <class T, int bytes>
+REEL_INLINE Vec<T, bytes / 2> low_half(Vec<T, bytes> x) {
+  if constexpr (Vec<T, bytes>::width == 16) {
+    return {__builtin_shufflevector(x.raw, x.raw, 0, 1, 2, 3, 4, 5, 6, 7)};
+  } else if constexpr (Vec<T, bytes>::width == 8) {
+    return {__builtin_shufflevector(x.raw, x.raw, 0, 1, 2, 3)};
+  } else {
+    return {__builtin_shufflevector(x.raw, x.raw, 0, 1)};
+  }
+}
+template <class T, int bytes>
+REEL_INLINE Vec<T, bytes / 2> high_half(Vec<T, bytes> x) {
+  if constexpr (Vec<T, bytes>::width == 16) {
+    return {__builtin_shufflevector(x.raw, x.raw, 8, 9, 10, 11, 12, 13, 14, 15)};
+  } else if constexpr (Vec<T, bytes>::width == 8) {
+    return {__builtin_shufflevector(x.raw, x.raw, 4, 5, 6, 7)};
+  } else {
+    return {__builtin_shufflevector(x.raw, x.raw, 2, 3)};
+  }
+}
+
+/// The lanes combined by f(Vec, Vec) in a fixed tree: lane i with i + width / 2, then i with i + width / 4, ...
+template <class T, int bytes, class F>
+REEL_INLINE T reduce(Vec<T, bytes> x, F f) {
+  if constexpr (bytes > 16) {
+    return reduce(f(low_half(x), high_half(x)), f);
+  } else if constexpr (sizeof(T) == 4) {
+    x = f(x, Vec<T, bytes>{__builtin_shufflevector(x.raw, x.raw, 2, 3, 2, 3)});
+    x = f(x, Vec<T, bytes>{__builtin_shufflevector(x.raw, x.raw, 1, 1, 1, 1)});
+    return x.raw[0];
+  } else {
+    return f(x, Vec<T, bytes>{__builtin_shufflevector(x.raw, x.raw, 1, 1)}).raw[0];
+  }
+}
+template <class T, int bytes>
+REEL_INLINE T reduce_add(Vec<T, bytes> x) {
+  return reduce(x, [](auto a, auto b) __attribute__((always_inline)) { return a + b; });
+}
+/// NaN if any lane is.
+template <class T, int bytes>
+REEL_INLINE T reduce_max(Vec<T, bytes> x) {
+  return reduce(x, [](auto a, auto b) __attribute__((always_inline)) { return max(a, b); });
+}
+template <class T, int bytes>
+REEL_INLINE T reduce_min(Vec<T, bytes> x) {
+  return reduce(x, [](auto a, auto b) __attribute__((always_inline)) { return min(a, b); });
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA
