@@ -277,16 +277,16 @@ REEL_INLINE T reduce(Vec<T, bytes> x, F f) {
 }
 template <class T, int bytes>
 REEL_INLINE T reduce_add(Vec<T, bytes> x) {
-  return reduce(x, [](auto a, auto b) __attribute__((always_inline)) { return a + b; });
+  return reduce(x, [](auto a, auto b) { return a + b; });
 }
 /// NaN if any lane is.
 template <class T, int bytes>
 REEL_INLINE T reduce_max(Vec<T, bytes> x) {
-  return reduce(x, [](auto a, auto b) __attribute__((always_inline)) { return max(a, b); });
+  return reduce(x, [](auto a, auto b) { return max(a, b); });
 }
 template <class T, int bytes>
 REEL_INLINE T reduce_min(Vec<T, bytes> x) {
-  return reduce(x, [](auto a, auto b) __attribute__((always_inline)) { return min(a, b); });
+  return reduce(x, [](auto a, auto b) { return min(a, b); });
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA
