@@ -13,3 +13,10 @@
 #define REEL_INLINE __attribute__((always_inline)) inline
 
 #define REEL_API __attribute__((visibility("default")))
+
+// Scalar maths, compiled by the CPU's compiler and by nvcc alike.
+#if defined(__CUDACC__)
+#define REEL_SCALAR __host__ __device__ __forceinline__
+#else
+#define REEL_SCALAR REEL_INLINE
+#endif

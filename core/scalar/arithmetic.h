@@ -1,0 +1,140 @@
+#pragma once
+
+#include <cstdint>
+
+#include "reel/core/macros.h"
+
+/// The bricks of the scalar maths: bits, fused multiply-add, polynomials. Everything in core/scalar/ is branch-free, so that
+/// a plain loop over it is vectorised, and uses no function with linkage, so that it can be compiled once per instruction set.
+namespace reel::scalar {
+
+/// The layout of the IEEE format of T.
+template <class T>
+struct Format;
+
+template <>
+struct Format<float> {
+  using Bits = std::uint32_t;
+  static constexpr int kMantissa = 23;            // stored bits of the significand
+  static constexpr Bits kBias = 127;              // of the exponent
+  static constexpr Bits kSign = 0x80000000u;      // mask
+  static constexpr Bits kInfinity = 0x7f800000u;  // its bits
+  static constexpr float kRound = 12582912.0f;    // 1.5 * 2^23: adding it leaves an integer in the low bits
+  static constexpr float kMinNormal = 0x1p-126f;
+};
+
+template <>
+struct Format<double> {
+  using Bits = std::uint64_t;
+  static constexpr int kMantissa = 52;
+  static constexpr Bits kBias = 1023;
+  static constexpr Bits kSign = 0x8000000000000000u;
+  static constexpr Bits kInfinity = 0x7ff0000000000000u;
+  static constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
+  static constexpr double kMinNormal = 0x1p-1022;
+};
+
+template <class T>
+using Bits = typename Format<T>::Bits;
+
+template <class T>
+REEL_SCALAR constexpr Bits<T> to_bits(T x) {
+  return __builtin_bit_cast(Bits<T>, x);
+}
+
+template <class T>
+REEL_SCALAR constexpr T from_bits(Bits<T> bits) {
+  return __builtin_bit_cast(T, bits);
+}
+
+template <class T>
+REEL_SCALAR constexpr T infinity() {
+  return from_bits<T>(Format<T>::kInfinity);
+}
+
+template <class T>
+REEL_SCALAR constexpr T quiet_nan() {
+  return from_bits<T>(Format<T>::kInfinity | (Bits<T>(1) << (Format<T>::kMantissa - 1)));
+}
+
+/// a b + c, rounded once where the machine has such an instruction and twice elsewhere: never by software. Formulas that use
+/// it stay within their bound either way.
+REEL_SCALAR float fma(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#elif defined(__FMA__)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+REEL_SCALAR double fma(double a, double b, double c) {
+#if defined(__CUDA_ARCH__)
+  return __fma_rn(a, b, c);
+#elif defined(__FMA__)
+  return __builtin_fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+/// c0 + c1 x + c2 x^2 + ... by Horner's rule. The coefficients are of x's type.
+template <class T>
+REEL_SCALAR T polynomial(T, T c0) {
+  return c0;
+}
+template <class T, class... Rest>
+REEL_SCALAR T polynomial(T x, T c0, Rest... rest) {
+  return fma(polynomial(x, rest...), x, c0);
+}
+
+template <class T>
+REEL_SCALAR T abs(T x) {
+  return from_bits<T>(to_bits(x) & ~Format<T>::kSign);
+}
+
+/// The magnitude of `magnitude` with the sign of `sign`.
+template <class T>
+REEL_SCALAR T copysign(T magnitude, T sign) {
+  return from_bits<T>((to_bits(magnitude) & ~Format<T>::kSign) | (to_bits(sign) & Format<T>::kSign));
+}
+
+/// -1, 0 (of x's sign) or 1; NaN stays.
+template <class T>
+REEL_SCALAR T sign(T x) {
+  const T unit = copysign(T(1), x);
+  return x < T(0) || x > T(0) ? unit : x;
+}
+
+REEL_SCALAR float sqrt(float x) {
+#if defined(__CUDA_ARCH__)
+  return __fsqrt_rn(x);
+#else
+  return __builtin_sqrtf(x);
+#endif
+}
+
+REEL_SCALAR double sqrt(double x) {
+#if defined(__CUDA_ARCH__)
+  return __dsqrt_rn(x);
+#else
+  return __builtin_sqrt(x);
+#endif
+}
+
+/// 2^n for a two's complement n of a normal result.
+template <class T>
+REEL_SCALAR T power_of_two(Bits<T> n) {
+  return from_bits<T>((n + Format<T>::kBias) << Format<T>::kMantissa);
+}
+
+/// p 2^n, rounded once, into the denormals and up to infinity: |n| < 2 * bias. Two factors, for 2^n alone may not exist.
+template <class T>
+REEL_SCALAR T scale(T p, Bits<T> n) {
+  constexpr Bits<T> offset = 4096;  // a logical shift of a positive number: vectors have no arithmetic one for 64 bits
+  const Bits<T> half = ((n + offset) >> 1) - offset / 2;
+  return p * power_of_two<T>(half) * power_of_two<T>(n - half);
+}
+
+}  // namespace reel::scalar
