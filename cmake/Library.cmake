@@ -48,6 +48,9 @@ function(reel_add_library)
   target_compile_features(reel PUBLIC cxx_std_20)
   target_include_directories(reel INTERFACE $<BUILD_INTERFACE:${REEL_INCLUDE_DIR}>)
   target_link_libraries(reel PRIVATE OpenMP::OpenMP_CXX)
+  if(BUILD_SHARED_LIBS AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+    target_link_options(reel PRIVATE LINKER:-z,defs)  # a missing symbol is an error here, not in the user's program
+  endif()
   set_target_properties(reel PROPERTIES
     LINKER_LANGUAGE CXX
     VERSION ${PROJECT_VERSION}

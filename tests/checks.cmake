@@ -1,0 +1,21 @@
+# Rules that the source tree and the built library keep.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+set(checks ${CMAKE_CURRENT_SOURCE_DIR}/checks)
+
+add_test(NAME layering COMMAND ${Python3_EXECUTABLE} ${checks}/layering.py ${PROJECT_SOURCE_DIR})
+
+# Other versions of clang-format break lines elsewhere. In a tree without git there is nothing to list.
+find_program(REEL_CLANG_FORMAT NAMES clang-format-14 clang-format)
+if(REEL_CLANG_FORMAT AND EXISTS ${PROJECT_SOURCE_DIR}/.git)
+  execute_process(COMMAND ${REEL_CLANG_FORMAT} --version OUTPUT_VARIABLE version)
+  if(version MATCHES "version 14\\.")
+    add_test(NAME format COMMAND ${Python3_EXECUTABLE} ${checks}/format.py ${PROJECT_SOURCE_DIR} ${REEL_CLANG_FORMAT})
+    set_tests_properties(format PROPERTIES LABELS style)
+  endif()
+endif()
+
+# What is linked and packaged is what an optimised build without sanitizers makes.
+if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize" AND CMAKE_BUILD_TYPE STREQUAL "Release")
+  add_test(NAME isa_symbols COMMAND ${Python3_EXECUTABLE} ${checks}/isa_symbols.py ${PROJECT_BINARY_DIR}/reel-objects.txt)
+  include(packaging.cmake)
+endif()

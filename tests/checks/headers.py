@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Each installed header compiles alone, without a warning, and pulls in no library but the standard one.
+
+Usage: headers.py <include folder of an installation> <compiler>
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+FOREIGN = re.compile(r"/(Eigen|eigen3|nlohmann|CLI|cuda[^/]*|omp)[./]")
+
+
+def check(include, compiler, header):
+    command = [compiler, "-std=c++20", "-I", str(include), "-x", "c++", "-"]
+    name = header.relative_to(include)
+    # Twice, for a missing #pragma once.
+    text = f'#include "{name}"\n#include "{name}"\n'
+    syntax = subprocess.run([*command, "-fsyntax-only", "-Wall", "-Wextra", "-Werror"], input=text, text=True,
+                            capture_output=True)
+    if syntax.returncode != 0:
+        return f"{name} does not compile alone:\n{syntax.stderr}"
+    if "interop" in name.parts:
+        return None
+    included = subprocess.run([*command, "-M"], input=text, text=True, capture_output=True, check=True).stdout.split()
+    foreign = sorted({f for f in included if FOREIGN.search(f)})
+    return f"{name} pulls in {', '.join(foreign[:3])}" if foreign else None
+
+
+def main():
+    include, compiler = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+    headers = sorted((include / "reel").rglob("*.h"))
+    with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+        problems = [p for p in pool.map(lambda h: check(include, compiler, h), headers) if p]
+    print("\n".join(problems + [f"{len(headers)} headers, {len(problems)} problems"]))
+    return 1 if problems or not headers else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+# Reel as other projects get it: installed (static and shared), or as a folder of theirs.
+set(work ${PROJECT_BINARY_DIR}/packaging)
+set(compiler ${CMAKE_CXX_COMPILER})
+file(MAKE_DIRECTORY ${work})
+
+foreach(flavour static shared)
+  add_test(NAME install_${flavour} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/install.sh
+    ${flavour} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${work} ${compiler})
+  set_tests_properties(install_${flavour} PROPERTIES FIXTURES_SETUP installed_${flavour} TIMEOUT 300)
+
+  add_test(NAME find_package_${flavour} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/consume.sh
+    find_package_${flavour} ${work} ${compiler} -DCMAKE_PREFIX_PATH=${work}/${flavour})
+  set_tests_properties(find_package_${flavour} PROPERTIES FIXTURES_REQUIRED installed_${flavour} TIMEOUT 300)
+endforeach()
+
+foreach(how add_subdirectory FetchContent)
+  add_test(NAME ${how} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/consume.sh
+    ${how} ${work} ${compiler} -DHOW=${how} -DREEL_SOURCE=${PROJECT_SOURCE_DIR} -DREEL_OBJECTS_FROM=${PROJECT_BINARY_DIR})
+  set_tests_properties(${how} PROPERTIES TIMEOUT 300)
+endforeach()
+
+add_test(NAME library_size COMMAND ${Python3_EXECUTABLE} ${checks}/library_size.py ${work}/shared/lib/libreel.so ${work})
+set_tests_properties(library_size PROPERTIES FIXTURES_REQUIRED installed_shared)
+
+find_program(REEL_CLANGXX clang++)
+foreach(header_compiler ${CMAKE_CXX_COMPILER} ${REEL_CLANGXX})
+  get_filename_component(name ${header_compiler} NAME)
+  if(header_compiler AND NOT TEST headers_${name})
+    add_test(NAME headers_${name} COMMAND ${Python3_EXECUTABLE} ${checks}/headers.py ${work}/static/include ${header_compiler})
+    set_tests_properties(headers_${name} PROPERTIES FIXTURES_REQUIRED installed_static TIMEOUT 600)
+  endif()
+endforeach()
