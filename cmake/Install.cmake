@@ -10,7 +10,7 @@ install(FILES reel.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/reel)
 foreach(folder core ops nn)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/reel FILES_MATCHING PATTERN "*.h")
 endforeach()
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 install(EXPORT ReelTargets NAMESPACE Reel:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/ReelConfig.cmake.in ${PROJECT_BINARY_DIR}/ReelConfig.cmake

@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Every source file is named in its folder's CMakeLists.txt: one that is not would never be compiled.
+
+Usage: sources.py <source folder>
+"""
+
+import pathlib
+import re
+import sys
+
+FOLDERS = ("core", "ops", "backends", "nn", "examples", "tests", "benchmarks")
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]).resolve()
+    count, problems = 0, []
+    for folder in FOLDERS:
+        for path in sorted(p for p in (root / folder).rglob("*") if p.suffix in {".cpp", ".cu"}):
+            count += 1
+            lists = [d / "CMakeLists.txt" for d in path.parents if d.is_relative_to(root / folder)]
+            text = "\n".join(p.read_text() for p in lists if p.exists())
+            # reel_add_example and reel_add_benchmark take names without the extension.
+            if not re.search(rf"(?<![\w.-])(\w+/)*{re.escape(path.name)}(?![\w.-])|\({path.stem}[ )]", text):
+                problems.append(f"{path.relative_to(root)} is in no CMakeLists.txt")
+    print("\n".join(problems + [f"{count} files, {len(problems)} problems"]))
+    return 1 if problems or not count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
