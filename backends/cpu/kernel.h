@@ -6,8 +6,8 @@
 #include "reel/core/parallel.h"
 #include "reel/core/scratch.h"
 
-/// What all CPU kernels share: dispatch on element types, loop nests over strided arrays, grains, vectors.
-/// Compiled once per instruction set, so everything here is inlined or lives in the namespace of its set.
+/// What all CPU kernels share: dispatch on element types, loop nests over strided arrays, grains.
+/// Compiled once per instruction set, so everything here is inlined or lives in the namespace of its set. Vectors: simd.h.
 namespace reel::cpu::REEL_CPU_ISA {
 
 using std::int64_t;
@@ -50,12 +50,18 @@ REEL_INLINE decltype(auto) dispatch_index(DType dtype, F&& f) {
 template <class F>
 REEL_INLINE decltype(auto) dispatch_all(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f32: return f.template operator()<float>();
-    case DType::f64: return f.template operator()<double>();
-    case DType::i32: return f.template operator()<std::int32_t>();
-    case DType::i64: return f.template operator()<int64_t>();
-    case DType::u8: return f.template operator()<std::uint8_t>();
-    case DType::bool8: return f.template operator()<bool>();
+    case DType::f32:
+      return f.template operator()<float>();
+    case DType::f64:
+      return f.template operator()<double>();
+    case DType::i32:
+      return f.template operator()<std::int32_t>();
+    case DType::i64:
+      return f.template operator()<int64_t>();
+    case DType::u8:
+      return f.template operator()<std::uint8_t>();
+    case DType::bool8:
+      return f.template operator()<bool>();
   }
   __builtin_unreachable();
 }
@@ -64,12 +70,17 @@ REEL_INLINE decltype(auto) dispatch_all(DType dtype, F&& f) {
 template <class F>
 REEL_INLINE decltype(auto) dispatch_arithmetic(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f32: return f.template operator()<float>();
-    case DType::f64: return f.template operator()<double>();
-    case DType::i32: return f.template operator()<std::int32_t>();
-    case DType::i64: return f.template operator()<int64_t>();
+    case DType::f32:
+      return f.template operator()<float>();
+    case DType::f64:
+      return f.template operator()<double>();
+    case DType::i32:
+      return f.template operator()<std::int32_t>();
+    case DType::i64:
+      return f.template operator()<int64_t>();
     case DType::u8:
-    case DType::bool8: return f.template operator()<std::uint8_t>();
+    case DType::bool8:
+      return f.template operator()<std::uint8_t>();
   }
   __builtin_unreachable();
 }
@@ -183,41 +194,6 @@ REEL_INLINE void for_each_run(const Nest<N>& nest, int64_t grain, F&& f) {
       }
     }
   });
-}
-
-// --- vectors of the instruction set's own width ------------------------------------------------------------------------
-
-#if defined(__AVX512F__)
-inline constexpr int kVectorBytes = 64;
-#elif defined(__AVX__)
-inline constexpr int kVectorBytes = 32;
-#else
-inline constexpr int kVectorBytes = 16;
-#endif
-
-namespace detail {
-template <class T>
-struct VectorOf {
-  typedef T type __attribute__((vector_size(kVectorBytes)));
-};
-}  // namespace detail
-
-/// A register of T, with + - * / and comparisons lane by lane (GCC and clang vector types).
-template <class T>
-using Vector = typename detail::VectorOf<T>::type;
-template <class T>
-inline constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
-
-/// From and to any address.
-template <class T>
-REEL_INLINE Vector<T> load(const T* x) {
-  Vector<T> v;
-  __builtin_memcpy(&v, x, sizeof v);
-  return v;
-}
-template <class T>
-REEL_INLINE void store(T* y, Vector<T> v) {
-  __builtin_memcpy(y, &v, sizeof v);
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA
