@@ -1,0 +1,39 @@
+#include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/run_elements.h"
+#include "reel/core/scalar/unary.h"
+
+namespace reel::cpu::REEL_CPU_ISA {
+
+namespace {
+
+template <class Op, class T>
+void run(const void* x, const void*, void* y, int64_t count) {
+  const T* source = static_cast<const T*>(x);
+  T* target = static_cast<T*>(y);
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) target[i] = Op::forward(source[i]);
+}
+
+#define REEL_RUN_F32(name, Struct) run<scalar::Struct, float>,
+#define REEL_RUN_F64(name, Struct) run<scalar::Struct, double>,
+constexpr Run kRuns[2][static_cast<int>(UnaryOp::abs) + 1] = {{REEL_UNARY_OPS(REEL_RUN_F32)},
+                                                              {REEL_UNARY_OPS(REEL_RUN_F64)}};
+#undef REEL_RUN_F32
+#undef REEL_RUN_F64
+
+}  // namespace
+
+void CpuOps::unary(UnaryOp op, const Array& x, const Array& y) {
+  const Run run = kRuns[y.dtype == DType::f64][static_cast<int>(op)];
+  const auto size = static_cast<int64_t>(size_of(y.dtype));
+  if (x.contiguous && y.contiguous) {
+    run_contiguous(run, x.data, size, x.data, size, y.data, size, y.size);
+  } else if (y.contiguous && x.data != y.data) {
+    copy(x, y);  // knows all layouts
+    run_contiguous(run, y.data, size, y.data, size, y.data, size, y.size);
+  } else {
+    run_elements({.arrays = run}, input_of(x), input_of(x), y);
+  }
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA

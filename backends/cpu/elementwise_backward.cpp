@@ -1,0 +1,57 @@
+#include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/run_elements.h"
+#include "reel/core/scalar/binary.h"
+#include "reel/core/scalar/unary.h"
+
+namespace reel::cpu::REEL_CPU_ISA {
+
+namespace {
+
+template <class Op>
+struct Backward {
+  template <class T>
+  REEL_INLINE static T dx(T saved, T dy) {
+    return dy * Op::derivative(saved);
+  }
+};
+
+/// A choice instead of a product: an infinite dy times 0 would be NaN where relu was flat.
+template <>
+struct Backward<scalar::Relu> {
+  template <class T>
+  REEL_INLINE static T dx(T saved, T dy) {
+    return scalar::ReluMask::forward(dy, saved);
+  }
+};
+
+template <class Op, class T>
+void run(const void* saved, const void* dy, void* dx, int64_t count) {
+  const T* from_saved = static_cast<const T*>(saved);
+  const T* from_dy = static_cast<const T*>(dy);
+  T* to = static_cast<T*>(dx);
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) to[i] = Backward<Op>::dx(from_saved[i], from_dy[i]);
+}
+
+#define REEL_RUN_F32(name, Struct) run<scalar::Struct, float>,
+#define REEL_RUN_F64(name, Struct) run<scalar::Struct, double>,
+constexpr Run kRuns[2][static_cast<int>(UnaryOp::abs) + 1] = {{REEL_UNARY_OPS(REEL_RUN_F32)},
+                                                              {REEL_UNARY_OPS(REEL_RUN_F64)}};
+#undef REEL_RUN_F32
+#undef REEL_RUN_F64
+
+#define REEL_SAVED(name, Struct) scalar::Struct::saved,
+constexpr scalar::Saved kSaved[] = {REEL_UNARY_OPS(REEL_SAVED)};
+#undef REEL_SAVED
+
+}  // namespace
+
+void CpuOps::unary_backward(UnaryOp op, const Array& saved, const Array& dy, const Array& dx) {
+  const Run run = kRuns[dx.dtype == DType::f64][static_cast<int>(op)];
+  const auto size = static_cast<int64_t>(size_of(dx.dtype));
+  // Where nothing is saved the formula ignores the value, but it must be one that can be read.
+  const bool none = kSaved[static_cast<int>(op)] == scalar::Saved::none;
+  run_contiguous(run, none ? dy.data : saved.data, size, dy.data, size, dx.data, size, dx.size);
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA

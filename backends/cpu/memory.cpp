@@ -1,0 +1,89 @@
+#include "reel/backends/cpu/convert.h"
+#include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/move_run.h"
+#include "reel/core/index_error.h"
+
+namespace reel::cpu::REEL_CPU_ISA {
+
+namespace {
+
+/// `value` as one element of a dtype, in the first bytes.
+std::uint64_t element_bytes(DType dtype, Scalar value) {
+  return dispatch_all(dtype, [&]<class T>() {
+    const T element = convert_scalar<T>(value);
+    std::uint64_t bytes = 0;
+    __builtin_memcpy(&bytes, &element, sizeof element);
+    return bytes;
+  });
+}
+
+/// Whether an index of [begin, end) is outside [0, limit): negative ones are huge as unsigned numbers.
+template <class T>
+bool any_outside(const T* index, int64_t begin, int64_t end, std::uint64_t limit) {
+  int outside = 0;
+  for (int64_t i = begin; i < end; ++i) {
+    outside |= static_cast<std::uint64_t>(static_cast<int64_t>(index[i])) >= limit;
+  }
+  return outside != 0;
+}
+
+void copy_bytes(const void* from, void* to, int64_t bytes) {
+  const char* source = static_cast<const char*>(from);
+  char* target = static_cast<char*>(to);
+  parallel_for(bytes, even_chunk(bytes, 8 * kGrain), [&](int64_t begin, int64_t end) {
+    __builtin_memcpy(target + begin, source + begin, static_cast<std::size_t>(end - begin));
+  });
+}
+
+}  // namespace
+
+void CpuOps::fill(const Array& y, Scalar value) {
+  const std::uint64_t element = element_bytes(y.dtype, value);
+  const auto size = static_cast<int64_t>(size_of(y.dtype));
+  if (y.contiguous && y.size <= kGrain) {
+    move_run(&element, 0, y.data, 1, y.size, size);
+    return;
+  }
+  const Nest<1> nest = collapse<1>(y.shape, {y.strides});
+  for_each_run(nest, 2 * kGrain, [&](const int64_t* offsets, int64_t count) {
+    move_run(&element, 0, y.as<char>() + offsets[0] * size, nest.inner_stride(0), count, size);
+  });
+}
+
+/// Computed in f64, or modulo 2^64 when both numbers and the elements are integers; then converted.
+void CpuOps::arange(const Array& y, Scalar start, Scalar step) {
+  dispatch_arithmetic(y.dtype, [&]<class T>() {
+    T* data = y.as<T>();
+    const bool integers = start.integral && step.integral && !is_floating(y.dtype);
+    parallel_for(y.size, even_chunk(y.size), [&](int64_t begin, int64_t end) {
+      if (integers) {
+        const auto first = static_cast<std::uint64_t>(start.integer);
+        const auto each = static_cast<std::uint64_t>(step.integer);
+        for (int64_t i = begin; i < end; ++i) data[i] = static_cast<T>(first + static_cast<std::uint64_t>(i) * each);
+      } else {
+        for (int64_t i = begin; i < end; ++i) data[i] = convert<T>(start.real + static_cast<double>(i) * step.real);
+      }
+    });
+  });
+}
+
+void CpuOps::check_indices(const Array& index, int64_t limit, const char* op, SourceLocation where) {
+  dispatch_index(index.dtype, [&]<class T>() {
+    const T* data = index.as<T>();
+    const auto bound = static_cast<std::uint64_t>(max<int64_t>(limit, 0));
+    int outside = 0;
+    parallel_for(index.size, even_chunk(index.size), [&](int64_t begin, int64_t end) {
+      if (any_outside(data, begin, end, bound)) __atomic_store_n(&outside, 1, __ATOMIC_RELAXED);
+    });
+    if (!outside) return;
+    int64_t first = 0;  // the first one, whichever thread saw one first
+    while (static_cast<std::uint64_t>(static_cast<int64_t>(data[first])) < bound) ++first;
+    throw_index_error(op, limit, data[first], first, where);
+  });
+}
+
+void CpuOps::from_host(const void* host, void* device, int64_t bytes) { copy_bytes(host, device, bytes); }
+
+void CpuOps::to_host(const void* device, void* host, int64_t bytes) { copy_bytes(device, host, bytes); }
+
+}  // namespace reel::cpu::REEL_CPU_ISA

@@ -1,0 +1,81 @@
+#include "reel/backends/cpu/run_elements.h"
+
+#include "reel/backends/cpu/move_run.h"
+
+namespace reel::cpu::REEL_CPU_ISA {
+
+namespace {
+
+constexpr int64_t kBuffer = 512;  // elements: three buffers stay in the first-level cache
+
+/// An operand within one run. Where the loop at hand cannot take its stride, its elements go through the buffer.
+struct Side {
+  int64_t stride;
+  int64_t size;
+  bool direct;
+  alignas(64) char buffer[kBuffer * 8];
+
+  Side(int64_t stride_, DType dtype, bool direct_)
+      : stride(stride_), size(static_cast<int64_t>(size_of(dtype))), direct(direct_) {}
+
+  int64_t step() const { return stride * size; }
+
+  const void* read(const char* x, int64_t first, int64_t count) {
+    if (direct) return x + first * step();
+    move_run(x + first * step(), stride, buffer, 1, count, size);
+    return buffer;
+  }
+};
+
+}  // namespace
+
+void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int64_t step_b, void* y, int64_t step_y,
+                     int64_t count) {
+  parallel_for(count, even_chunk(count), [=](int64_t begin, int64_t end) {
+    run(static_cast<const char*>(a) + begin * step_a, static_cast<const char*>(b) + begin * step_b,
+        static_cast<char*>(y) + begin * step_y, end - begin);
+  });
+}
+
+void run_elements(const Runs& runs, const Input& a, const Input& b, const Array& y) {
+  const Nest<3> nest = collapse<3>(y.shape, {a.strides, b.strides, y.strides});
+  const int64_t stride_a = nest.inner_stride(0), stride_b = nest.inner_stride(1), stride_y = nest.inner_stride(2);
+
+  Run run = runs.arrays;
+  bool fixed_a = false, fixed_b = false;
+  if (stride_b == 0 && runs.fixed_b) {
+    run = runs.fixed_b;
+    fixed_b = true;
+  } else if (stride_a == 0 && runs.fixed_a) {
+    run = runs.fixed_a;
+    fixed_a = true;
+  }
+
+  const auto size_a = static_cast<int64_t>(size_of(a.dtype)), size_b = static_cast<int64_t>(size_of(b.dtype));
+  const auto size_y = static_cast<int64_t>(size_of(y.dtype));
+  for_each_run(nest, kGrain, [&](const int64_t* offsets, int64_t count) {
+    Side side_a(stride_a, a.dtype, fixed_a || stride_a == 1);
+    Side side_b(stride_b, b.dtype, fixed_b || stride_b == 1);
+    Side side_y(stride_y, y.dtype, stride_y == 1);
+    const char* from_a = static_cast<const char*>(a.data) + offsets[0] * size_a;
+    const char* from_b = static_cast<const char*>(b.data) + offsets[1] * size_b;
+    char* to = y.as<char>() + offsets[2] * size_y;
+    if (side_a.direct && side_b.direct && side_y.direct) {
+      run(from_a, from_b, to, count);
+      return;
+    }
+    for (int64_t first = 0; first < count; first += kBuffer) {
+      const int64_t n = min(kBuffer, count - first);
+      const void* part_a = side_a.read(from_a, first, n);
+      const void* part_b = side_b.read(from_b, first, n);
+      if (side_y.direct) {
+        run(part_a, part_b, to + first * size_y, n);
+      } else {
+        run(part_a, part_b, side_y.buffer, n);
+        move_run(side_y.buffer, 1, to + first * side_y.step(), stride_y, n, size_y);
+      }
+    }
+  });
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA

@@ -1,0 +1,16 @@
+#include "reel/core/index_error.h"
+
+#include <string>
+
+#include "reel/core/error.h"
+
+namespace reel {
+
+void throw_index_error(const char* op, std::int64_t limit, std::int64_t value, std::int64_t position,
+                       SourceLocation where) {
+  throw IndexError(std::string(op) + ": indices must be in [0, " + std::to_string(limit) + "), got " +
+                       std::to_string(value) + " at position " + std::to_string(position),
+                   where);
+}
+
+}  // namespace reel
