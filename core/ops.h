@@ -24,7 +24,7 @@ enum class PaddingMode : std::uint8_t { zero, symmetric };
 /// One side of a binary op: an array, or a plain number when `array` is null.
 struct Operand {
   const Array* array = nullptr;
-  Scalar scalar;
+  Scalar scalar = {};
 };
 
 /// c = epilogue(a b + bias) (+ c), row-major, for each of `batch` matrices.

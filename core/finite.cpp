@@ -1,0 +1,62 @@
+#include <cmath>
+#include <sstream>
+#include <string>
+
+#include "reel/core/error.h"
+#include "reel/core/node_list.h"
+
+namespace reel::detail {
+
+namespace {
+
+std::string index_text(std::int64_t flat, const Shape& shape) {
+  std::string text;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    text = std::to_string(flat % shape[axis]) + (text.empty() ? "" : ", ") + text;
+    flat /= shape[axis];
+  }
+  return "[" + text + "]";
+}
+
+std::string range_text(const Tensor& x) {
+  if (!x.defined()) return "none";
+  std::ostringstream text;
+  text << name_of(x.dtype()) << ' ' << x.shape().str();
+  if (!is_floating(x.dtype()) || x.size() == 0) return text.str();
+  double low = INFINITY, high = -INFINITY;
+  bool nan = false;
+  for (const double value : x.to_vector<double>()) {
+    low = value < low ? value : low;
+    high = value > high ? value : high;
+    nan = nan || std::isnan(value);
+  }
+  text << " in [" << low << ", " << high << "]" << (nan ? " with NaN" : "");
+  return text.str();
+}
+
+template <class T>
+std::int64_t first_not_finite(const T* values, std::int64_t size) {
+  for (std::int64_t i = 0; i < size; ++i)
+    if (!std::isfinite(values[i])) return i;
+  return -1;
+}
+
+}  // namespace
+
+void check_finite(const Tensor& x, const char* op, const char* what, const Tensor* const* inputs, std::size_t input_count,
+                  SourceLocation where) {
+  if (!x.defined() || !is_floating(x.dtype())) return;
+  const Tensor host = transferred(x.is_contiguous() ? x : copied(x, x.dtype()), Device::cpu());
+  const std::int64_t bad = host.dtype() == f32 ? first_not_finite(host.array().as<float>(), host.size())
+                                               : first_not_finite(host.array().as<double>(), host.size());
+  if (bad < 0) return;
+  const double value = host.dtype() == f32 ? host.array().as<float>()[bad] : host.array().as<double>()[bad];
+  std::ostringstream text;
+  text << op << ": " << what << " must be finite on a tape with check_finite, got " << value << " at index "
+       << index_text(bad, x.shape()) << " of " << x.shape().str();
+  for (std::size_t i = 0; i < input_count; ++i)
+    text << (i == 0 ? "; from " : ", ") << range_text(*inputs[i]);
+  throw Error(text.str(), where);
+}
+
+}  // namespace reel::detail

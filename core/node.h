@@ -1,0 +1,163 @@
+#pragma once
+
+// The tape's inside, as far as templates need it: nodes, and how ops put callbacks on them.
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include "reel/core/source_location.h"
+#include "reel/core/tensors.h"
+
+namespace reel::detail {
+
+class NodeList;
+class Sweep;
+struct Node;
+
+/// What a callback sees of the sweep: the gradients of its op's outputs, and where those of its inputs go.
+class REEL_API Gradients {
+ public:
+  /// The gradient of output i. With several outputs it is undefined where an output was not used.
+  const Tensor& dy(int i = 0) const;
+  /// All of them.
+  Tensors dys() const;
+  /// False: nobody wants the gradient of this input.
+  bool needs(int input) const;
+  /// Adds dx to the gradient of an input. Undefined: nothing. Throws ShapeError, DTypeError, DeviceError.
+  void add(int input, Tensor dx);
+  /// Memory of the input's gradient for a kernel to work in. If `fresh`, its contents are undefined and must be overwritten,
+  /// else the kernel must add to it. Not while `recording()`.
+  struct Destination {
+    Tensor dx;
+    bool fresh;
+  };
+  Destination destination(int input);
+  /// The callback must compute with recorded ops: a tape outside wants to differentiate it.
+  bool recording() const;
+  /// Throws Error unless the op has `count` inputs.
+  void check_count(std::size_t count) const;
+
+ private:
+  friend class Sweep;
+  Gradients(Sweep& sweep, const Node& node) : sweep_(sweep), node_(node) {}
+  Sweep& sweep_;
+  const Node& node_;
+};
+
+/// Where an input's gradient goes: to an earlier output on the list, to a parameter, or nowhere.
+struct Edge {
+  std::int64_t slot;     // >= 0: that output; kConstant or kParameter
+  TensorState* tensor;   // the parameter's value; one reference
+};
+inline constexpr std::int64_t kConstant = -1;
+inline constexpr std::int64_t kParameter = -2;
+
+struct SavedVersion {
+  TensorState* tensor;   // one reference
+  std::uint32_t version;
+};
+
+/// One recorded op. Lives in the list's arena, followed by its edges, saved versions, output shapes and callback.
+struct Node {
+  const char* op;
+  SourceLocation where;
+  void (*run)(void* callback, Gradients& gradients);   // null for a watched tensor
+  void (*destroy)(void* callback);
+  void* callback;
+  Edge* edges;
+  SavedVersion* saved;
+  std::int64_t slot;                                   // of its first output
+  std::uint16_t edge_count, saved_count, output_count;
+  bool released;
+};
+
+/// Where in its list a tape began.
+struct Mark {
+  NodeList* list = nullptr;
+  std::int64_t node = 0, slot = 0;
+  int depth = 0;              // 0 for the outermost
+  bool outer_recording = false, outer_strict = false;
+};
+
+// Plain thread-local data, reached without a call.
+struct ThreadTape {
+  bool recording = false;     // a tape is alive, not paused
+  bool strict = false;        // check_finite
+  NodeList* list = nullptr;   // what is recorded to
+};
+#define REEL_FAST_TLS __attribute__((tls_model("initial-exec")))
+extern REEL_API thread_local constinit ThreadTape thread_tape REEL_FAST_TLS;
+
+inline bool taping() { return thread_tape.recording; }
+
+class Pause {
+ public:
+  Pause() : before_(thread_tape.recording) { thread_tape.recording = false; }
+  ~Pause() { thread_tape.recording = before_; }
+  Pause(const Pause&) = delete;
+  Pause& operator=(const Pause&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// Begins a node if one of the inputs is tracked, else returns null; the callback is then constructed at node->callback.
+REEL_API Node* begin_node(const char* op, SourceLocation where, const Tensor* const* inputs, std::size_t input_count,
+                          const Tensor* const* outputs, std::size_t output_count, const Tensor* const* saved,
+                          std::size_t saved_count, std::size_t callback_bytes);
+
+template <class F>
+void fill_node(Node* node, F&& callback) {
+  using Callback = std::decay_t<F>;
+  static_assert(alignof(Callback) <= 16);
+  new (node->callback) Callback(std::forward<F>(callback));
+  node->run = [](void* memory, Gradients& gradients) { (*static_cast<Callback*>(memory))(gradients); };
+  node->destroy = [](void* memory) { static_cast<Callback*>(memory)->~Callback(); };
+}
+
+/// For Reel's own ops, after `if (taping())`: y was computed from the inputs; callback(Gradients&) is the backward; writes
+/// to the `saved` tensors, which the callback reads, are noticed.
+template <class F>
+void record_op(const char* op, SourceLocation where, std::initializer_list<const Tensor*> inputs, const Tensor& y,
+               std::initializer_list<const Tensor*> saved, F&& callback) {
+  const Tensor* output = &y;
+  Node* node = begin_node(op, where, inputs.begin(), inputs.size(), &output, 1, saved.begin(), saved.size(),
+                          sizeof(std::decay_t<F>));
+  if (node != nullptr) fill_node(node, std::forward<F>(callback));
+}
+
+/// Addresses of a list's tensors; the first few without an allocation.
+class Pointers {
+ public:
+  explicit Pointers(const Tensors& tensors) : size_(tensors.size()) {
+    if (size_ > kFew) many_.resize(size_);
+    for (std::size_t i = 0; i < size_; ++i) (size_ > kFew ? many_.data() : few_)[i] = &tensors[i];
+  }
+  const Tensor* const* data() const { return size_ > kFew ? many_.data() : few_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  static constexpr std::size_t kFew = 8;
+  std::size_t size_;
+  const Tensor* few_[kFew];
+  std::vector<const Tensor*> many_;
+};
+
+/// The same for lists.
+template <class F>
+void record_list(const char* op, SourceLocation where, const Tensors& inputs, const Tensors& outputs,
+                 const Tensors& saved, F&& callback) {
+  const Pointers in(inputs), out(outputs), keep(saved);
+  Node* node = begin_node(op, where, in.data(), in.size(), out.data(), out.size(), keep.data(), keep.size(),
+                          sizeof(std::decay_t<F>));
+  if (node != nullptr) fill_node(node, std::forward<F>(callback));
+}
+
+/// Throws VersionError if a live tape of any thread knows x or what x is a view of.
+REEL_API void refuse_if_taped(const Tensor& x, const char* call, SourceLocation where);
+
+}  // namespace reel::detail

@@ -1,0 +1,194 @@
+#include "reel/core/node_list.h"
+
+#include <cstdlib>
+#include <mutex>
+#include <string>
+
+#include "reel/core/error.h"
+#include "reel/core/memory.h"
+#include "reel/core/parameter.h"
+
+namespace reel::detail {
+
+thread_local constinit ThreadTape thread_tape;
+
+namespace {
+
+constexpr std::size_t kChunkBytes = 256 << 10;
+
+struct Pool {
+  std::mutex mutex;
+  std::vector<NodeList*> lists;
+};
+Pool& pool() {
+  static Pool* const instance = new Pool;  // never destroyed: threads may end after static objects
+  return *instance;
+}
+
+// An address that is this thread's alone.
+const void* thread_identity() { return &thread_tape; }
+
+std::size_t rounded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+}  // namespace
+
+NodeList* NodeList::acquire() {
+  NodeList* list = nullptr;
+  {
+    const std::lock_guard lock(pool().mutex);
+    if (!pool().lists.empty()) {
+      list = pool().lists.back();
+      pool().lists.pop_back();
+    }
+  }
+  if (list == nullptr) list = new NodeList;
+  list->owner_.store(thread_identity(), std::memory_order_relaxed);
+  return list;
+}
+
+void NodeList::give_back(NodeList* list) {
+  list->clear();
+  list->owner_.store(nullptr, std::memory_order_relaxed);
+  const std::lock_guard lock(pool().mutex);
+  pool().lists.push_back(list);
+}
+
+bool NodeList::belongs_to_this_thread() const { return owner_.load(std::memory_order_relaxed) == thread_identity(); }
+
+char* NodeList::room(std::size_t bytes) {
+  while (chunk_ < chunks_.size() && used_ + bytes > chunks_[chunk_].bytes) {
+    ++chunk_;
+    used_ = 0;
+  }
+  if (chunk_ == chunks_.size()) {
+    const std::size_t size = bytes > kChunkBytes ? bytes : kChunkBytes;
+    auto* memory = static_cast<char*>(std::malloc(size));
+    if (memory == nullptr) throw OutOfMemory("tape: no memory for recorded ops; " + memory_stats().str());
+    chunks_.push_back({memory, size});
+    used_ = 0;
+  }
+  char* place = chunks_[chunk_].memory + used_;
+  used_ += bytes;
+  return place;
+}
+
+Node& NodeList::append(std::size_t edges, std::size_t saved, std::size_t callback_bytes, const Tensor* const* outputs,
+                       std::size_t output_count) {
+  std::size_t dims = 0;
+  for (std::size_t i = 0; i < output_count; ++i) dims += static_cast<std::size_t>(outputs[i]->rank());
+  const std::size_t at_callback = rounded(sizeof(Node));
+  const std::size_t at_edges = at_callback + rounded(callback_bytes);
+  const std::size_t at_saved = at_edges + edges * sizeof(Edge);
+  const std::size_t at_dims = at_saved + saved * sizeof(SavedVersion);
+  char* memory = room(rounded(at_dims + dims * sizeof(std::int64_t)));
+
+  auto* node = new (memory) Node{};
+  node->callback = memory + at_callback;
+  node->edges = reinterpret_cast<Edge*>(memory + at_edges);
+  node->saved = reinterpret_cast<SavedVersion*>(memory + at_saved);
+  node->slot = slot_end();
+  node->edge_count = static_cast<std::uint16_t>(edges);
+  node->saved_count = static_cast<std::uint16_t>(saved);
+  node->output_count = static_cast<std::uint16_t>(output_count);
+  auto* dim = reinterpret_cast<std::int64_t*>(memory + at_dims);
+  nodes_.push_back(node);
+  for (std::size_t i = 0; i < output_count; ++i) {
+    const Array& array = outputs[i]->array();
+    slots_.push_back({node, dim, static_cast<std::int8_t>(array.rank()), array.dtype, array.device});
+    for (const std::int64_t size : array.shape) *dim++ = size;
+  }
+  count_nodes(1);
+  return *node;
+}
+
+void NodeList::release(Node& node) {
+  if (node.released) return;
+  node.released = true;
+  if (node.destroy != nullptr) node.destroy(node.callback);
+  for (int i = 0; i < node.edge_count; ++i)
+    if (node.edges[i].tensor != nullptr) detail::release(node.edges[i].tensor);
+  for (int i = 0; i < node.saved_count; ++i)
+    if (node.saved[i].tensor != nullptr) detail::release(node.saved[i].tensor);
+  count_nodes(-1);
+}
+
+void NodeList::clear() {
+  const std::int64_t end = slot_end();
+  for (std::size_t i = nodes_.size(); i-- > 0;) release(*nodes_[i]);
+  nodes_.clear();
+  slots_.clear();
+  chunk_ = used_ = 0;
+  base_.store(end, std::memory_order_release);
+}
+
+bool is_trainable(const TensorState& x) { return x.parameter != nullptr && x.parameter->trainable; }
+
+std::int64_t slot_on(const NodeList* list, const TensorState& x, const char* op, SourceLocation where) {
+  const NodeList* on = x.list.load(std::memory_order_relaxed);
+  if (on == nullptr) return kConstant;
+  if (on == list) return list->is_live(x.slot) ? x.slot : kConstant;
+  if (!on->belongs_to_this_thread() && on->is_live(x.slot))
+    throw Error(std::string(op) +
+                    ": an input is on the live tape of another thread, where its gradient would have to go; pass it as a "
+                    "constant, computed with untaped or after that tape has ended",
+                where);
+  return kConstant;
+}
+
+Node* begin_node(const char* op, SourceLocation where, const Tensor* const* inputs, std::size_t input_count,
+                 const Tensor* const* outputs, std::size_t output_count, const Tensor* const* saved,
+                 std::size_t saved_count, std::size_t callback_bytes) {
+  NodeList* list = thread_tape.list;
+  if (thread_tape.strict)
+    for (std::size_t i = 0; i < output_count; ++i) check_finite(*outputs[i], op, "the result", inputs, input_count, where);
+
+  constexpr std::size_t kFew = 16;
+  Edge few[kFew];
+  std::vector<Edge> many;
+  if (input_count > kFew) many.resize(input_count);
+  Edge* edges = input_count > kFew ? many.data() : few;
+  bool tracked = false;
+  for (std::size_t i = 0; i < input_count; ++i) {
+    edges[i] = {kConstant, nullptr};
+    if (!inputs[i]->defined()) continue;  // an optional input that was left out
+    TensorState* state = inputs[i]->state();
+    edges[i].slot = slot_on(list, *state, op, where);
+    if (edges[i].slot == kConstant && is_trainable(*state)) edges[i] = {kParameter, state};
+    tracked = tracked || edges[i].slot != kConstant;
+  }
+  if (!tracked) return nullptr;
+
+  Node& node = list->append(input_count, saved_count, callback_bytes, outputs, output_count);
+  node.op = op;
+  node.where = where;
+  for (std::size_t i = 0; i < input_count; ++i) {
+    node.edges[i] = edges[i];
+    if (edges[i].tensor != nullptr) retain(edges[i].tensor);
+  }
+  for (std::size_t i = 0; i < saved_count; ++i) {
+    TensorState* state = saved[i]->state();
+    node.saved[i] = {state, 0};
+    if (state == nullptr) continue;
+    retain(state);
+    node.saved[i].version = state->version_root().version.load(std::memory_order_relaxed);
+  }
+  for (std::size_t i = 0; i < output_count; ++i) {
+    TensorState* state = outputs[i]->state();
+    state->slot = node.slot + static_cast<std::int64_t>(i);
+    state->list.store(list, std::memory_order_relaxed);
+  }
+  return &node;
+}
+
+void refuse_if_taped(const Tensor& x, const char* call, SourceLocation where) {
+  const auto refuse = [&](const TensorState& state) {
+    const NodeList* list = state.list.load(std::memory_order_relaxed);
+    if (list != nullptr && list->is_live(state.slot))
+      throw VersionError(std::string(call) + ": the tensor is on a live tape, and values on a tape do not change; write to a "
+                         "clone, or outside the tape's scope", where);
+  };
+  refuse(*x.state());
+  refuse(x.state()->version_root());
+}
+
+}  // namespace reel::detail

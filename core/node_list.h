@@ -1,0 +1,79 @@
+#pragma once
+
+// Private to core/: the list of recorded ops of a thread.
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "reel/core/node.h"
+
+namespace reel::detail {
+
+/// What a sweep must know of an output: its shape, for checks and for zeros.
+struct SlotInfo {
+  Node* node;
+  const std::int64_t* dims;
+  std::int8_t rank;
+  DType dtype;
+  Device device;
+
+  Shape shape() const { return Shape::of(dims, rank); }
+};
+
+/// Recorded ops in execution order. Nodes lie in chunks that are reused and never move; outputs are numbered by slots that
+/// are never reused, so that a tensor whose slot lies below `base` is known to be a constant. Lists are never freed: a
+/// tensor may name one that has ended.
+class NodeList {
+ public:
+  /// One for the calling thread, new or of a thread that has ended.
+  static NodeList* acquire();
+  /// Empties the list and makes it anyone's.
+  static void give_back(NodeList* list);
+
+  std::int64_t node_count() const { return static_cast<std::int64_t>(nodes_.size()); }
+  std::int64_t slot_end() const { return base_.load(std::memory_order_relaxed) + static_cast<std::int64_t>(slots_.size()); }
+  Node& node(std::int64_t i) const { return *nodes_[static_cast<std::size_t>(i)]; }
+  const SlotInfo& slot(std::int64_t slot) const {
+    return slots_[static_cast<std::size_t>(slot - base_.load(std::memory_order_relaxed))];
+  }
+  bool is_live(std::int64_t slot) const { return slot >= base_.load(std::memory_order_acquire); }
+  bool belongs_to_this_thread() const;
+
+  /// A node with room for everything; edges and saved versions are left to the caller to fill in.
+  Node& append(std::size_t edges, std::size_t saved, std::size_t callback_bytes, const Tensor* const* outputs,
+               std::size_t output_count);
+  /// Drops what the callback and the node hold.
+  static void release(Node& node);
+  /// Releases all nodes, newest first, and forgets them.
+  void clear();
+
+  int live_tapes = 0;
+
+ private:
+  NodeList() = default;
+  char* room(std::size_t bytes);
+
+  struct Chunk {
+    char* memory;
+    std::size_t bytes;
+  };
+  std::vector<Chunk> chunks_;
+  std::size_t chunk_ = 0, used_ = 0;
+  std::vector<Node*> nodes_;
+  std::vector<SlotInfo> slots_;
+  std::atomic<std::int64_t> base_{0};
+  std::atomic<const void*> owner_{nullptr};
+};
+
+/// The slot of x on `list`, kConstant if it has none there. Throws Error if x is on the live tape of another thread.
+std::int64_t slot_on(const NodeList* list, const TensorState& x, const char* op, SourceLocation where);
+
+/// x is a trainable parameter's value.
+bool is_trainable(const TensorState& x);
+
+/// Throws Error if x, a floating tensor, has a NaN or an infinity; `what` says what x is to `op`.
+void check_finite(const Tensor& x, const char* op, const char* what, const Tensor* const* inputs, std::size_t input_count,
+                  SourceLocation where);
+
+}  // namespace reel::detail

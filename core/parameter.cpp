@@ -1,0 +1,178 @@
+#include "reel/core/parameter.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "reel/core/error.h"
+#include "reel/core/ops.h"
+#include "reel/core/tape.h"
+
+namespace reel {
+
+namespace {
+
+using detail::FlatBuffer;
+using detail::ParameterState;
+
+constexpr std::int64_t kBoundary = 256;  // bytes
+
+Tensor zeros_flat(std::int64_t elements, DType dtype, Device device) {
+  Tensor flat = empty({elements}, {.dtype = dtype, .device = device});
+  backend(device).fill(flat.array(), 0);
+  return flat;
+}
+
+void copy_into(const Tensor& from, Tensor to) {
+  const Tensor source = detail::transferred(from, to.device());
+  backend(to.device()).copy(source.array(), to.array());
+}
+
+// One new buffer for `members`, in this order, with their values and gradients.
+void gather_into_one(const std::vector<ParameterState*>& members, DType dtype, Device device, const char* call,
+                     SourceLocation where) {
+  const std::int64_t boundary = kBoundary / static_cast<std::int64_t>(size_of(dtype));
+  const auto home = std::make_shared<FlatBuffer>();
+  std::vector<std::int64_t> offsets;
+  std::int64_t total = 0;
+  bool gradients = false;
+  for (const ParameterState* member : members) {
+    detail::refuse_if_taped(member->value, call, where);
+    offsets.push_back(total);
+    total += (member->value.size() + boundary - 1) / boundary * boundary;
+    gradients = gradients || member->has_gradient;
+  }
+  home->values = zeros_flat(total, dtype, device);
+  if (gradients) home->gradients = zeros_flat(total, dtype, device);
+
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    ParameterState& member = *members[i];
+    copy_into(member.value, detail::view(home->values, offsets[i], member.value.shape(), member.value.array().strides));
+    const Tensor gradient = member.has_gradient ? detail::member_view(member.home->gradients, member) : Tensor();
+    if (member.home != nullptr) {
+      member.home->members[member.index] = nullptr;
+      if (member.has_gradient) --member.home->gradient_count;
+    }
+    detail::move_to(member.value, home->values, offsets[i]);
+    member.home = home;
+    member.index = i;
+    member.offset = offsets[i];
+    home->members.push_back(&member);
+    if (member.has_gradient) {
+      copy_into(gradient, detail::member_view(home->gradients, member));
+      ++home->gradient_count;
+    }
+  }
+}
+
+bool together(const std::vector<ParameterState*>& members) {
+  const FlatBuffer* home = members.front()->home.get();
+  if (home == nullptr || home->members.size() != members.size()) return false;
+  return std::equal(members.begin(), members.end(), home->members.begin());
+}
+
+void gather(const std::vector<Parameter>& parameters, const Device* device, const char* call, SourceLocation where) {
+  std::map<std::pair<DType, int>, std::vector<ParameterState*>> kinds;
+  for (const Parameter& parameter : parameters) {
+    ParameterState* state = parameter.state().get();
+    const Device target = device != nullptr ? *device : parameter.device();
+    auto& members = kinds[{parameter.dtype(), static_cast<int>(target.type) * 128 + target.index}];
+    // Tied weights are one parameter.
+    if (std::find(members.begin(), members.end(), state) == members.end()) members.push_back(state);
+  }
+  for (auto& [kind, members] : kinds) {
+    const Device target = device != nullptr ? *device : members.front()->value.device();
+    if (together(members) && members.front()->value.device() == target) continue;
+    gather_into_one(members, kind.first, target, call, where);
+  }
+}
+
+}  // namespace
+
+namespace detail {
+
+ParameterState::ParameterState(Tensor initial) : value(std::move(initial)) { value.state()->parameter = this; }
+
+ParameterState::~ParameterState() {
+  value.state()->parameter = nullptr;  // handles to the value may live on, as constants
+  if (home != nullptr) {
+    home->members[index] = nullptr;
+    if (has_gradient) --home->gradient_count;
+  }
+}
+
+FlatBuffer& home_of(ParameterState& parameter) {
+  if (parameter.home == nullptr) {
+    // The value stays where it is: a buffer of one.
+    const auto home = std::make_shared<FlatBuffer>();
+    const std::int64_t step = 1;
+    home->values = view(parameter.value, 0, {parameter.value.size()}, &step);
+    home->members = {&parameter};
+    parameter.home = home;
+    parameter.index = 0;
+    parameter.offset = 0;
+  }
+  return *parameter.home;
+}
+
+Tensor member_view(const Tensor& flat, const ParameterState& parameter) {
+  return view(flat, parameter.offset, parameter.value.shape(), parameter.value.array().strides);
+}
+
+Tensor take_spare(FlatBuffer& home) {
+  Tensor flat = std::move(home.spare);
+  home.spare = Tensor();
+  if (!flat.defined() || !sole_owner(flat))
+    flat = zeros_flat(home.values.size(), home.values.dtype(), home.values.device());
+  return flat;
+}
+
+}  // namespace detail
+
+Parameter::Parameter(const Tensor& initial, std::string name, SourceLocation where) {
+  if (!initial.defined()) throw Error("Parameter: the initial value must be defined", where);
+  if (!is_floating(initial.dtype()))
+    throw DTypeError(std::string("Parameter: the initial value must be f32 or f64, got ") + name_of(initial.dtype()), where);
+  state_ = std::make_shared<detail::ParameterState>(detail::copied(initial, initial.dtype()));
+  state_->name = std::move(name);
+}
+
+Tensor Parameter::gradient() const {
+  if (!state_->has_gradient) return {};
+  return detail::copied(detail::member_view(state_->home->gradients, *state_), dtype());
+}
+
+void Parameter::set_gradient(const Tensor& gradient, SourceLocation where) {
+  if (!gradient.defined()) throw Error("set_gradient: the gradient must be defined; see clear_gradient", where);
+  if (!(gradient.shape() == shape()))
+    throw ShapeError("set_gradient: the gradient must have shape " + shape().str() + ", got " + gradient.shape().str(), where);
+  if (gradient.dtype() != dtype())
+    throw DTypeError(std::string("set_gradient: the gradient must be ") + name_of(dtype()) + ", got " + name_of(gradient.dtype()),
+                     where);
+  if (!(gradient.device() == device()))
+    throw DeviceError("set_gradient: the gradient must be on " + device().name() + ", got " + gradient.device().name(), where);
+  detail::FlatBuffer& home = detail::home_of(*state_);
+  if (!home.gradients.defined()) home.gradients = detail::take_spare(home);
+  copy_into(gradient, detail::member_view(home.gradients, *state_));
+  if (!state_->has_gradient) ++home.gradient_count;
+  state_->has_gradient = true;
+}
+
+void Parameter::clear_gradient() {
+  if (!state_->has_gradient) return;
+  state_->has_gradient = false;
+  --state_->home->gradient_count;
+}
+
+void Parameter::set_value(const Tensor& value, SourceLocation where) { state_->value.copy_(value, where); }
+
+void flatten_parameters(const std::vector<Parameter>& parameters, SourceLocation where) {
+  gather(parameters, nullptr, "flatten_parameters", where);
+}
+
+void move_parameters(const std::vector<Parameter>& parameters, Device device, SourceLocation where) {
+  backend(device);
+  gather(parameters, &device, "move_parameters", where);
+}
+
+}  // namespace reel

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reel/core/tensor.h"
+
+namespace reel {
+
+namespace detail {
+
+/// The values and gradients of parameters of one dtype and device, one after the other, each at a 256-byte boundary with
+/// zeros between.
+struct FlatBuffer {
+  Tensor values;
+  Tensor gradients;                       // undefined until the first sweep; padding zero
+  Tensor spare;                           // a sweep writes here and swaps it in when it has succeeded
+  std::vector<ParameterState*> members;   // in order of offset
+  std::int64_t gradient_count = 0;        // members that have a gradient
+};
+
+struct ParameterState {
+  Tensor value;
+  std::string name;
+  std::string group;
+  bool trainable = true;
+  bool has_gradient = false;
+  std::shared_ptr<FlatBuffer> home;
+  std::size_t index = 0;                  // home->members[index] == this
+  std::int64_t offset = 0;                // in elements
+
+  explicit ParameterState(Tensor initial);
+  ~ParameterState();
+  ParameterState(const ParameterState&) = delete;
+  ParameterState& operator=(const ParameterState&) = delete;
+};
+
+}  // namespace detail
+
+/// A tensor that is learnt: a handle to value, gradient, name, group and whether it is trained. Copies of a handle are the
+/// same parameter. Converts to its value, so that ops take it like any tensor; while a Tape is alive they are recorded.
+class REEL_API Parameter {
+ public:
+  Parameter() = default;
+  /// Starts with a copy of `initial` (floating dtype). Throws DTypeError.
+  explicit Parameter(const Tensor& initial, std::string name = "", SourceLocation where = SourceLocation::current());
+
+  bool defined() const { return state_ != nullptr; }
+  const Tensor& value() const { return state_->value; }
+  operator const Tensor&() const { return state_->value; }
+  const Shape& shape() const { return value().shape(); }
+  std::int64_t size() const { return value().size(); }
+  DType dtype() const { return value().dtype(); }
+  Device device() const { return value().device(); }
+
+  /// True if a sweep has reached this parameter since its gradient was last cleared.
+  bool has_gradient() const { return state_->has_gradient; }
+  /// A copy of the gradient, or an undefined tensor.
+  Tensor gradient() const;
+  /// Replaces the gradient (shape, dtype and device of the value). Throws ShapeError, DTypeError, DeviceError.
+  void set_gradient(const Tensor& gradient, SourceLocation where = SourceLocation::current());
+  void clear_gradient();
+
+  /// Overwrites the value. Throws ShapeError, VersionError.
+  void set_value(const Tensor& value, SourceLocation where = SourceLocation::current());
+
+  bool trainable() const { return state_->trainable; }
+  /// A parameter that is not trainable is a constant to the tape: what depends on it alone is not recorded.
+  void set_trainable(bool trainable) { state_->trainable = trainable; }
+  const std::string& name() const { return state_->name; }
+  void set_name(std::string name) { state_->name = std::move(name); }
+  /// Parameters of one group share optimiser settings; "" unless set.
+  const std::string& group() const { return state_->group; }
+  void set_group(std::string group) { state_->group = std::move(group); }
+
+  bool operator==(const Parameter& other) const { return state_ == other.state_; }
+  const std::shared_ptr<detail::ParameterState>& state() const { return state_; }
+
+ private:
+  std::shared_ptr<detail::ParameterState> state_;
+};
+
+/// Moves parameters into one flat buffer per dtype and device, keeping values and gradients; those already together stay.
+/// Tensors that were read from them before (views of their values) keep the old memory.
+REEL_API void flatten_parameters(const std::vector<Parameter>& parameters, SourceLocation where = SourceLocation::current());
+/// Moves parameters, values and gradients, to a device, into one flat buffer per dtype.
+REEL_API void move_parameters(const std::vector<Parameter>& parameters, Device device,
+                              SourceLocation where = SourceLocation::current());
+
+namespace detail {
+/// The parameter's flat buffer; made for it alone if it has none yet.
+FlatBuffer& home_of(ParameterState& parameter);
+/// A tensor over a member's part of `flat` (one of its home's buffers); unrecorded, made anew.
+REEL_API Tensor member_view(const Tensor& flat, const ParameterState& parameter);
+/// A buffer for a sweep's gradients: the spare one if nobody else looks at it. Padding is zero.
+Tensor take_spare(FlatBuffer& home);
+}  // namespace detail
+
+}  // namespace reel

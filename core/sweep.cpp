@@ -1,0 +1,346 @@
+#include "reel/core/sweep.h"
+
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "reel/core/error.h"
+#include "reel/core/ops.h"
+#include "reel/core/scratch.h"
+#include "reel/core/tape.h"
+
+namespace reel::detail {
+
+namespace {
+
+std::string described(const Node& node) {
+  return std::string(node.op) + " (recorded at " + node.where.file + ":" + std::to_string(node.where.line) + ")";
+}
+
+Tensor sum_of(const Tensor& a, const Tensor& b) {
+  Tensor sum = empty_like(a);
+  backend(a.device()).binary(BinaryOp::add, {.array = &a.array()}, {.array = &b.array()}, sum.array());
+  return sum;
+}
+
+// Gradients that meet while an outer tape records: their sum is recorded too.
+Tensor recorded_sum(const Tensor& a, const Tensor& b) {
+  Tensor sum = sum_of(a, b);
+  record_op("sum of gradients", SourceLocation{}, {&a, &b}, sum, {}, [](Gradients& g) {
+    g.add(0, g.dy());
+    g.add(1, g.dy());
+  });
+  return sum;
+}
+
+}  // namespace
+
+// --- parameters -------------------------------------------------------------------------------------------------------
+
+ParameterSink::ParameterSink(std::shared_ptr<FlatBuffer> home) : home_(std::move(home)) {
+  pending_ = take_spare(*home_);
+  reached_ = empty({home_->members.size()}, {.dtype = u8});
+  backend(Device::cpu()).fill(reached_.array(), 0);
+}
+
+ParameterSink::~ParameterSink() {
+  if (home_ != nullptr && pending_.defined()) home_->spare = std::move(pending_);
+}
+
+Gradients::Destination ParameterSink::destination(const ParameterState& parameter) {
+  std::uint8_t& reached = reached_.array().as<std::uint8_t>()[parameter.index];
+  const bool fresh = reached == 0;
+  reached = 1;
+  return {member_view(pending_, parameter), fresh};
+}
+
+void ParameterSink::commit() {
+  Ops& ops = backend(pending_.device());
+  const auto* reached = reached_.array().as<std::uint8_t>();
+  const bool replace = home_->gradient_count == 0;
+  if (replace) std::swap(home_->gradients, pending_);  // what was there becomes the next spare
+  for (std::size_t i = 0; i < home_->members.size(); ++i) {
+    ParameterState* parameter = home_->members[i];
+    if (parameter == nullptr) continue;
+    if (reached[i] == 0) {
+      if (replace) ops.fill(member_view(home_->gradients, *parameter).array(), 0);
+      continue;
+    }
+    if (!replace) {
+      const Tensor from = member_view(pending_, *parameter);
+      const Tensor to = member_view(home_->gradients, *parameter);
+      if (parameter->has_gradient)
+        ops.accumulate(from.array(), to.array());
+      else
+        ops.copy(from.array(), to.array());
+    }
+    if (!parameter->has_gradient) ++home_->gradient_count;
+    parameter->has_gradient = true;
+  }
+}
+
+// --- the sweep --------------------------------------------------------------------------------------------------------
+
+Sweep::Sweep(const Mark& mark, const char* call, const Tensor& y, const Tensors* wanted, SweepOptions options,
+             SourceLocation where)
+    : list_(*mark.list), wanted_(wanted), call_(call), where_(where), begin_(mark.slot) {
+  const std::int64_t y_slot = y_slot_ = slot_on(&list_, *y.state(), call, where);
+  if (y_slot == kConstant)
+    throw Error(std::string(call) +
+                    ": y must depend on a trainable parameter or a watched tensor while the tape is alive; this one is a "
+                    "constant to the tape",
+                where);
+  if (y_slot < begin_) throw Error(std::string(call) + ": y was computed before this tape began", where);
+  const Node* last = list_.slot(y_slot).node;
+  end_ = last->slot + last->output_count;
+
+  first_node_ = mark.node;
+  std::int64_t low = first_node_, high = list_.node_count();
+  while (high - low > 1) {
+    const std::int64_t middle = (low + high) / 2;
+    (list_.node(middle).slot <= y_slot ? low : high) = middle;
+  }
+  last_node_ = low;
+  releasing_ = list_.live_tapes <= 1 && !options.keep;
+
+  const auto slots = static_cast<std::size_t>(end_ - begin_);
+  gradients_ = static_cast<Tensor*>(host_allocate(slots * sizeof(Tensor)));
+  for (std::size_t i = 0; i < slots; ++i) new (&gradients_[i]) Tensor();
+  flags_ = static_cast<std::uint8_t*>(host_allocate(slots));
+  std::memset(flags_, 0, slots);
+}
+
+Sweep::~Sweep() {
+  const auto slots = static_cast<std::size_t>(end_ - begin_);
+  for (std::size_t i = 0; i < slots; ++i) gradients_[i].~Tensor();
+  host_free(gradients_, slots * sizeof(Tensor));
+  host_free(flags_, slots);
+}
+
+void Sweep::mark() {
+  if (wanted_ != nullptr) {
+    for (std::size_t i = 0; i < wanted_->size(); ++i) {
+      const Tensor& x = (*wanted_)[i];
+      if (!x.defined()) throw Error(std::string(call_) + ": wanted tensor " + std::to_string(i) + " is undefined", where_);
+      const std::int64_t slot = slot_on(&list_, *x.state(), call_, where_);
+      if (slot >= end_) continue;  // newer than y, which cannot depend on it
+      if (slot >= begin_) {
+        flags(slot) = kNeeded | kWanted;
+      } else if (slot != kConstant) {
+        outside_.push_back({slot, nullptr, {}});
+      } else if (is_trainable(*x.state())) {
+        outside_.push_back({kParameter, x.state(), {}});
+      } else {
+        throw Error(std::string(call_) + ": wanted tensor " + std::to_string(i) + ", of shape " + x.shape().str() +
+                        ", was not watched: call watch(x) on a living tape before computing with x",
+                    where_);
+      }
+    }
+  }
+  for (std::int64_t i = first_node_; i <= last_node_; ++i) {
+    const Node& node = list_.node(i);
+    bool needed = false;
+    for (int e = 0; e < node.edge_count && !needed; ++e) needed = needs(node.edges[e]);
+    if (needed)
+      for (int o = 0; o < node.output_count; ++o) flags(node.slot + o) |= kNeeded;
+  }
+}
+
+bool Sweep::needs(const Edge& edge) const {
+  if (edge.slot >= begin_) return (flags(edge.slot) & kNeeded) != 0;
+  if (edge.slot == kConstant) return false;
+  if (edge.slot == kParameter && wanted_ == nullptr) return is_trainable(*edge.tensor);
+  for (const Outside& outside : outside_)
+    if (outside.slot == edge.slot && outside.parameter == edge.tensor) return true;
+  return false;
+}
+
+// Where the gradient of an edge is summed; null for a parameter that keeps its own.
+Tensor* Sweep::place(const Edge& edge) {
+  if (edge.slot >= begin_) return &gradient(edge.slot);
+  for (Outside& outside : outside_)
+    if (outside.slot == edge.slot && outside.parameter == edge.tensor) return &outside.gradient;
+  return nullptr;
+}
+
+void Sweep::run(Tensor dy) {
+  mark();
+  gradient(y_slot_) = std::move(dy);
+  for (std::int64_t i = last_node_; i >= first_node_; --i) {
+    const Node& node = list_.node(i);
+    if (node.edge_count == 0 || (flags(node.slot) & kNeeded) == 0) continue;
+    bool reached = false;
+    for (int o = 0; o < node.output_count; ++o) reached = reached || gradient(node.slot + o).defined();
+    if (reached) run_node(node);
+  }
+}
+
+void Sweep::run_node(const Node& node) {
+  bool inputs_needed = false;
+  for (int e = 0; e < node.edge_count; ++e) inputs_needed = inputs_needed || needs(node.edges[e]);
+  if (!inputs_needed) return;  // wanted itself, but nothing behind it
+  if (node.released)
+    throw Error(std::string(call_) + ": this tape has been swept before, and " + described(node) +
+                    " has released its callback; pass {.keep = true} to the earlier sweep to sweep several times",
+                where_);
+  check_versions(node);
+  Gradients gradients(*this, node);
+  try {
+    node.run(node.callback, gradients);
+    if (thread_tape.strict) check_gradients(node);
+  } catch (Error& error) {
+    error.prepend("backward of " + described(node));
+    throw;
+  }
+  for (int o = 0; o < node.output_count; ++o)
+    if ((flags(node.slot + o) & kWanted) == 0) gradient(node.slot + o) = Tensor();
+  if (releasing_) NodeList::release(const_cast<Node&>(node));
+}
+
+void Sweep::check_versions(const Node& node) const {
+  for (int i = 0; i < node.saved_count; ++i) {
+    const SavedVersion& saved = node.saved[i];
+    if (saved.tensor == nullptr) continue;
+    const TensorState& root = saved.tensor->version_root();
+    if (root.version.load(std::memory_order_relaxed) == saved.version) continue;
+    throw VersionError("backward of " + described(node) + ": a tensor of shape " + saved.tensor->array.shape.str() +
+                           " that it saved was written since, by " + root.writer,
+                       root.written_at);
+  }
+}
+
+void Sweep::check_gradients(const Node& node) {
+  for (int e = 0; e < node.edge_count; ++e) {
+    if (!needs(node.edges[e])) continue;
+    Tensor dx;
+    if (Tensor* sum = place(node.edges[e])) {
+      dx = *sum;
+    } else {
+      dx = sink(*node.edges[e].tensor->parameter).destination(*node.edges[e].tensor->parameter).dx;
+    }
+    if (!dx.defined()) continue;
+    const Tensor dy = gradient(node.slot);
+    const Tensor* input = &dy;
+    check_finite(dx, node.op, "a gradient that it returned", &input, dy.defined() ? 1 : 0, node.where);
+  }
+}
+
+void Sweep::check_gradient(const Node& node, int input, const Tensor& dx) const {
+  const Edge& edge = node.edges[input];
+  const auto refuse = [&](const std::string& what, const std::string& required, const std::string& got) {
+    return "the gradient of input " + std::to_string(input) + " must " + what + " " + required + ", got " + got;
+  };
+  Shape shape;
+  DType dtype;
+  Device device;
+  if (edge.slot == kParameter) {
+    shape = edge.tensor->array.shape;
+    dtype = edge.tensor->array.dtype;
+    device = edge.tensor->array.device;
+  } else {
+    const SlotInfo& info = list_.slot(edge.slot);
+    bool same = info.rank == dx.rank() && info.dtype == dx.dtype() && info.device == dx.device();
+    for (int i = 0; same && i < info.rank; ++i) same = info.dims[i] == dx.shape()[i];
+    if (same) return;
+    shape = info.shape();
+    dtype = info.dtype;
+    device = info.device;
+  }
+  if (!(dx.shape() == shape)) throw ShapeError(refuse("have shape", shape.str(), dx.shape().str()));
+  if (dx.dtype() != dtype) throw DTypeError(refuse("be", name_of(dtype), name_of(dx.dtype())));
+  if (!(dx.device() == device)) throw DeviceError(refuse("be on", device.name(), dx.device().name()));
+}
+
+void Sweep::accumulate(Tensor& sum, Tensor dx) {
+  if (!sum.defined())
+    sum = std::move(dx);
+  else if (thread_tape.recording)
+    sum = recorded_sum(sum, dx);
+  else if (sole_owner(sum))
+    backend(sum.device()).accumulate(dx.array(), sum.array());
+  else
+    sum = sum_of(sum, dx);
+}
+
+ParameterSink& Sweep::sink(ParameterState& parameter) {
+  home_of(parameter);
+  for (ParameterSink& candidate : sinks_)
+    if (candidate.serves(parameter)) return candidate;
+  return sinks_.emplace_back(parameter.home);
+}
+
+void Sweep::commit() {
+  for (ParameterSink& sink : sinks_) sink.commit();
+}
+
+Tensor Sweep::result(std::size_t i) const {
+  const Tensor& x = (*wanted_)[i];
+  const std::int64_t slot = slot_on(&list_, *x.state(), call_, where_);
+  Tensor dx;
+  if (slot >= begin_ && slot < end_) dx = gradient(slot);
+  for (const Outside& outside : outside_)
+    if (slot == kConstant ? outside.parameter == x.state() : outside.slot == slot) dx = outside.gradient;
+  if (!dx.defined()) {
+    dx = empty_like(x);
+    backend(x.device()).fill(dx.array(), 0);
+  }
+  return dx;
+}
+
+// --- what a callback sees ---------------------------------------------------------------------------------------------
+
+const Tensor& Gradients::dy(int i) const { return sweep_.gradient(node_.slot + i); }
+
+Tensors Gradients::dys() const {
+  Tensors all;
+  for (int i = 0; i < node_.output_count; ++i) all.push_back(dy(i));
+  return all;
+}
+
+bool Gradients::needs(int input) const {
+  return input >= 0 && input < node_.edge_count && sweep_.needs(node_.edges[input]);
+}
+
+bool Gradients::recording() const { return taping(); }
+
+void Gradients::check_count(std::size_t count) const {
+  if (count != node_.edge_count)
+    throw Error("the callback must return one gradient per input, " + std::to_string(node_.edge_count) + ", got " +
+                std::to_string(count));
+}
+
+void Gradients::add(int input, Tensor dx) {
+  if (!dx.defined() || !needs(input)) return;
+  sweep_.check_gradient(node_, input, dx);
+  const Edge& edge = node_.edges[input];
+  if (Tensor* sum = sweep_.place(edge)) {
+    sweep_.accumulate(*sum, std::move(dx));
+    return;
+  }
+  const auto [to, fresh] = sweep_.sink(*edge.tensor->parameter).destination(*edge.tensor->parameter);
+  if (fresh)
+    backend(to.device()).copy(dx.array(), to.array());
+  else
+    backend(to.device()).accumulate(dx.array(), to.array());
+}
+
+Gradients::Destination Gradients::destination(int input) {
+  const Edge& edge = node_.edges[input];
+  Tensor* sum = sweep_.place(edge);
+  if (sum == nullptr) return sweep_.sink(*edge.tensor->parameter).destination(*edge.tensor->parameter);
+  if (sum->defined()) {
+    if (!sole_owner(*sum)) *sum = copied(*sum, sum->dtype());
+    return {*sum, false};
+  }
+  if (edge.slot == kParameter) {
+    const Array& array = edge.tensor->array;
+    *sum = empty(array.shape, {.dtype = array.dtype, .device = array.device});
+  } else {
+    const SlotInfo& info = sweep_.list_.slot(edge.slot);
+    *sum = empty(info.shape(), {.dtype = info.dtype, .device = info.device});
+  }
+  return {*sum, true};
+}
+
+}  // namespace reel::detail

@@ -1,0 +1,85 @@
+#pragma once
+
+// Private to core/: one reverse pass over a range of a list.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "reel/core/node_list.h"
+#include "reel/core/parameter.h"
+#include "reel/core/tape.h"
+
+namespace reel::detail {
+
+/// The gradients of one flat buffer's parameters while a sweep runs: written to a spare buffer, which becomes the
+/// parameters' gradient only when the sweep has succeeded.
+class ParameterSink {
+ public:
+  explicit ParameterSink(std::shared_ptr<FlatBuffer> home);
+  ParameterSink(ParameterSink&& other) noexcept = default;
+  ~ParameterSink();
+
+  bool serves(const ParameterState& parameter) const { return home_ == parameter.home; }
+  /// The parameter's part of the spare buffer; `fresh` if nothing was written to it yet.
+  Gradients::Destination destination(const ParameterState& parameter);
+  void commit();
+
+ private:
+  std::shared_ptr<FlatBuffer> home_;
+  Tensor pending_;
+  Tensor reached_;  // u8 per member
+};
+
+/// Marks what depends on the wanted tensors, then runs callbacks from newest to oldest. Gradient slots belong to the sweep,
+/// so that sweeps may run inside callbacks.
+class Sweep {
+ public:
+  /// Without `wanted`, the gradients of all trainable parameters are wanted and go to them.
+  Sweep(const Mark& mark, const char* call, const Tensor& y, const Tensors* wanted, SweepOptions options,
+        SourceLocation where);
+  ~Sweep();
+  Sweep(const Sweep&) = delete;
+  Sweep& operator=(const Sweep&) = delete;
+
+  void run(Tensor dy);
+  /// Parameters' gradients take effect.
+  void commit();
+  /// The gradient of wanted tensor i; zeros if none arrived.
+  Tensor result(std::size_t i) const;
+
+ private:
+  friend class Gradients;
+  static constexpr std::uint8_t kNeeded = 1, kWanted = 2;
+  struct Outside {  // wanted, but not an output in this range
+    std::int64_t slot;
+    TensorState* parameter;
+    Tensor gradient;
+  };
+
+  void mark();
+  void run_node(const Node& node);
+  void check_versions(const Node& node) const;
+  void check_gradients(const Node& node);
+  bool needs(const Edge& edge) const;
+  Tensor* place(const Edge& edge);
+  void check_gradient(const Node& node, int input, const Tensor& dx) const;
+  void accumulate(Tensor& sum, Tensor dx);
+  ParameterSink& sink(ParameterState& parameter);
+  std::uint8_t& flags(std::int64_t slot) const { return flags_[slot - begin_]; }
+  Tensor& gradient(std::int64_t slot) const { return gradients_[slot - begin_]; }
+
+  NodeList& list_;
+  const Tensors* wanted_;
+  const char* call_;
+  SourceLocation where_;
+  std::int64_t begin_, end_, y_slot_;   // slots
+  std::int64_t first_node_, last_node_;
+  bool releasing_;
+  Tensor* gradients_ = nullptr;         // [end - begin]
+  std::uint8_t* flags_ = nullptr;       // [end - begin]
+  std::vector<Outside> outside_;
+  std::vector<ParameterSink> sinks_;
+};
+
+}  // namespace reel::detail

@@ -1,0 +1,134 @@
+#include "reel/core/tape.h"
+
+#include <string>
+
+#include "reel/core/error.h"
+#include "reel/core/ops.h"
+#include "reel/core/sweep.h"
+
+namespace reel {
+
+namespace {
+
+using detail::NodeList;
+using detail::thread_tape;
+
+// The list of this thread, given back when the thread ends.
+NodeList* thread_list() {
+  struct Holder {
+    NodeList* list = NodeList::acquire();
+    ~Holder() { NodeList::give_back(list); }
+  };
+  thread_local Holder holder;
+  return holder.list;
+}
+
+// While a tape sweeps, recording is on only if a tape outside it is alive.
+class SweepScope {
+ public:
+  explicit SweepScope(bool outer_recording) : before_(thread_tape.recording) { thread_tape.recording = outer_recording; }
+  ~SweepScope() { thread_tape.recording = before_; }
+  SweepScope(const SweepScope&) = delete;
+  SweepScope& operator=(const SweepScope&) = delete;
+
+ private:
+  bool before_;
+};
+
+Tensor ones_for(const char* call, const Tensor& y, SourceLocation where) {
+  if (!y.defined()) throw Error(std::string(call) + ": y is undefined", where);
+  if (y.size() != 1)
+    throw ShapeError(std::string(call) + ": y must have one element, got shape " + y.shape().str() +
+                         "; pass dy to start from another gradient", where);
+  Tensor dy = empty_like(y);
+  backend(y.device()).fill(dy.array(), 1);
+  return dy;
+}
+
+void check_start(const char* call, const Tensor& y, const Tensor& dy, SourceLocation where) {
+  if (!y.defined() || !dy.defined()) throw Error(std::string(call) + ": y and dy must be defined", where);
+  if (!(dy.shape() == y.shape()))
+    throw ShapeError(std::string(call) + ": dy must have y's shape " + y.shape().str() + ", got " + dy.shape().str(), where);
+  if (dy.dtype() != y.dtype())
+    throw DTypeError(std::string(call) + ": dy must be " + name_of(y.dtype()) + " like y, got " + name_of(dy.dtype()), where);
+  if (!(dy.device() == y.device()))
+    throw DeviceError(std::string(call) + ": dy must be on " + y.device().name() + " like y, got " + dy.device().name(), where);
+}
+
+}  // namespace
+
+Tape::Tape(TapeOptions options) {
+  if (thread_tape.list == nullptr) thread_tape.list = thread_list();
+  NodeList& list = *thread_tape.list;
+  mark_ = {&list,          list.node_count(), list.slot_end(), list.live_tapes++, thread_tape.recording,
+           thread_tape.strict};
+  thread_tape.recording = true;
+  thread_tape.strict = thread_tape.strict || options.check_finite;
+}
+
+Tape::~Tape() {
+  thread_tape.recording = mark_.outer_recording;
+  thread_tape.strict = mark_.outer_strict;
+  if (--mark_.list->live_tapes == 0) mark_.list->clear();
+}
+
+void Tape::watch(const Tensor& x, SourceLocation where) {
+  if (!x.defined()) throw Error("watch: the tensor is undefined", where);
+  if (!is_floating(x.dtype()))
+    throw DTypeError(std::string("watch: only f32 and f64 tensors have gradients, got ") + name_of(x.dtype()), where);
+  detail::TensorState& state = *x.state();
+  if (detail::is_trainable(state) || detail::slot_on(mark_.list, state, "watch", where) != detail::kConstant) return;
+  const Tensor* output = &x;
+  detail::Node& node = mark_.list->append(0, 0, 0, &output, 1);
+  node.op = "watch";
+  node.where = where;
+  state.slot = node.slot;
+  state.list.store(mark_.list, std::memory_order_relaxed);
+}
+
+void Tape::backward(const Tensor& y, SweepOptions options, SourceLocation where) {
+  backward(y, ones_for("backward", y, where), options, where);
+}
+
+void Tape::backward(const Tensor& y, const Tensor& dy, SweepOptions options, SourceLocation where) {
+  check_start("backward", y, dy, where);
+  const SweepScope scope(mark_.outer_recording);
+  detail::Sweep sweep(mark_, "backward", y, nullptr, options, where);
+  sweep.run(dy);
+  sweep.commit();
+}
+
+Tensors Tape::gradient(const Tensor& y, const Tensors& xs, SweepOptions options, SourceLocation where) {
+  return gradient(y, ones_for("gradient", y, where), xs, options, where);
+}
+
+Tensors Tape::gradient(const Tensor& y, const Tensor& dy, const Tensors& xs, SweepOptions options,
+                       SourceLocation where) {
+  check_start("gradient", y, dy, where);
+  const SweepScope scope(mark_.outer_recording);
+  detail::Sweep sweep(mark_, "gradient", y, &xs, options, where);
+  sweep.run(dy);
+  Tensors results;
+  for (std::size_t i = 0; i < xs.size(); ++i) results.push_back(sweep.result(i));
+  return results;
+}
+
+bool is_tracked(const Tensor& x) {
+  if (!detail::taping() || !x.defined()) return false;
+  return detail::is_trainable(*x.state()) ||
+         detail::slot_on(thread_tape.list, *x.state(), "is_tracked", {}) != detail::kConstant;
+}
+
+namespace detail {
+
+void check_record(const char* op, const Tensors& outputs, SourceLocation where) {
+  for (const Tensor& output : outputs) {
+    if (!output.defined()) throw Error(std::string(op) + ": record needs outputs that are defined", where);
+    if (is_tracked(output))
+      throw Error(std::string(op) + ": record needs outputs that are not on a tape yet; compute them inside untaped()", where);
+  }
+}
+
+}  // namespace detail
+
+}  // namespace reel

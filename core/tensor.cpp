@@ -1,0 +1,246 @@
+#include "reel/core/tensor.h"
+
+#include "reel/core/error.h"
+#include "reel/core/memory.h"
+#include "reel/core/ops.h"
+#include "reel/core/scratch.h"
+#include "reel/core/tape.h"
+
+namespace reel {
+
+namespace {
+
+using detail::TensorState;
+
+// Elements this small live in the state's own block: one allocation less per tiny op.
+constexpr std::size_t kInlineBytes = 64;
+constexpr std::size_t kStateBytes = (sizeof(TensorState) + 63) / 64 * 64;
+constexpr std::size_t kStateBlock = kStateBytes + kInlineBytes;
+
+TensorState* new_state() {
+  auto* state = new (detail::host_allocate(kStateBlock)) TensorState;
+  detail::count_tensors(1);
+  return state;
+}
+
+void set_contiguous(Array& array, const Shape& shape) {
+  array.shape = shape;
+  array.contiguous = true;
+  std::int64_t stride = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    array.strides[i] = stride;
+    stride *= shape[i];
+  }
+  array.size = stride;
+}
+
+void check_sizes(const char* op, const Shape& shape, DType dtype, SourceLocation where) {
+  std::int64_t bytes = static_cast<std::int64_t>(size_of(dtype));
+  bool overflow = false, negative = false, empty = false;
+  for (const std::int64_t dim : shape) {
+    negative = negative || dim < 0;
+    empty = empty || dim == 0;
+    if (!overflow && dim > 0) overflow = __builtin_mul_overflow(bytes, dim, &bytes);
+  }
+  if (negative) throw ShapeError(std::string(op) + ": sizes must not be negative, got shape " + shape.str(), where);
+  if (overflow && !empty)
+    throw ShapeError(std::string(op) + ": shape " + shape.str() + " has more bytes than 64 bits count", where);
+}
+
+bool is_row_major(const Shape& shape, const std::int64_t* strides) {
+  std::int64_t expected = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && strides[i] != expected) return false;
+    expected *= shape[i];
+  }
+  return true;
+}
+
+}  // namespace
+
+namespace detail {
+
+void destroy(TensorState* state) noexcept {
+  count_tensors(-1);
+  if (state->owner != nullptr) {
+    release(state->owner);
+  } else if (state->release != nullptr) {
+    state->release(state->release_context);
+  } else if (state->block_bytes > 0) {
+    host_free(state->array.data, static_cast<std::size_t>(state->block_bytes));
+  }
+  state->~TensorState();
+  host_free(state, kStateBlock);
+}
+
+Tensor view(const Tensor& x, std::int64_t offset, const Shape& shape, const std::int64_t* strides) {
+  TensorState* source = x.state();
+  TensorState* state = new_state();
+  Array& array = state->array;
+  array.data = static_cast<char*>(source->array.data) + offset * static_cast<std::int64_t>(size_of(x.dtype()));
+  array.shape = shape;
+  array.size = shape.size();
+  for (int i = 0; i < shape.rank(); ++i) array.strides[i] = strides[i];
+  array.dtype = x.dtype();
+  array.device = x.device();
+  array.contiguous = is_row_major(shape, strides);
+  state->own_version = false;
+  state->owner = source->own_version ? source : source->owner;
+  retain(state->owner);
+  return Tensor(state);
+}
+
+Tensor carve(const Tensor& x, std::int64_t offset, const Shape& shape) {
+  TensorState* state = new_state();
+  set_contiguous(state->array, shape);
+  state->array.dtype = x.dtype();
+  Tensor carved(state);
+  move_to(carved, x, offset);
+  return carved;
+}
+
+void move_to(Tensor& carved, const Tensor& memory, std::int64_t offset) {
+  TensorState* state = carved.state();
+  TensorState* old_owner = state->owner;
+  void* old_block = state->block_bytes > 0 ? state->array.data : nullptr;
+  const auto old_bytes = static_cast<std::size_t>(state->block_bytes);
+  retain(memory.state());
+  state->owner = memory.state();
+  state->block_bytes = 0;
+  state->array.data =
+      static_cast<char*>(memory.array().data) + offset * static_cast<std::int64_t>(size_of(memory.dtype()));
+  state->array.device = memory.device();
+  if (old_owner != nullptr) release(old_owner);
+  host_free(old_block, old_bytes);
+}
+
+bool sole_owner(const Tensor& x) {
+  const TensorState* state = x.state();
+  return state->references.load(std::memory_order_acquire) == 1 && state->owner == nullptr &&
+         state->release == nullptr && state->array.contiguous;
+}
+
+Tensor copied(const Tensor& x, DType dtype) {
+  Tensor y = empty(x.shape(), {.dtype = dtype, .device = x.device()});
+  backend(x.device()).copy(x.array(), y.array());
+  return y;
+}
+
+Tensor transferred(const Tensor& x, Device device) {
+  if (x.device() == device) return x;
+  const Tensor source = x.is_contiguous() ? x : copied(x, x.dtype());
+  Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = device});
+  const std::int64_t bytes = x.size() * static_cast<std::int64_t>(size_of(x.dtype()));
+  if (device.is_cpu()) {
+    backend(x.device()).to_host(source.array().data, y.array().data, bytes);
+  } else if (x.device().is_cpu()) {
+    backend(device).from_host(source.array().data, y.array().data, bytes);
+  } else {
+    return transferred(transferred(source, Device::cpu()), device);
+  }
+  return y;
+}
+
+}  // namespace detail
+
+Tensor empty(const Shape& shape, TensorOptions options, SourceLocation where) {
+  if (!options.device.is_cpu()) backend(options.device);  // throws if there is none
+  check_sizes("empty", shape, options.dtype, where);
+  TensorState* state = new_state();
+  Tensor x(state);
+  Array& array = state->array;
+  array.dtype = options.dtype;
+  array.device = options.device;
+  set_contiguous(array, shape);
+  const std::size_t bytes = static_cast<std::size_t>(array.size) * size_of(options.dtype);
+  if (bytes <= kInlineBytes) {
+    array.data = reinterpret_cast<char*>(state) + kStateBytes;
+  } else {
+    array.data = detail::host_allocate(bytes);
+    state->block_bytes = static_cast<std::int64_t>(bytes);
+  }
+  return x;
+}
+
+Tensor empty_like(const Tensor& x) { return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
+
+Tensor from_memory(void* data, const Shape& shape, DType dtype, void (*release)(void*), void* context,
+                   SourceLocation where) {
+  check_sizes("from_memory", shape, dtype, where);
+  TensorState* state = new_state();
+  set_contiguous(state->array, shape);
+  state->array.data = data;
+  state->array.dtype = dtype;
+  state->release = release != nullptr ? release : [](void*) {};
+  state->release_context = context;
+  return Tensor(state);
+}
+
+std::int64_t Tensor::size(int axis, SourceLocation where) const {
+  const int positive = axis < 0 ? axis + rank() : axis;
+  if (positive < 0 || positive >= rank())
+    throw ShapeError("size: axis must be in [-" + std::to_string(rank()) + ", " + std::to_string(rank()) + "), got " +
+                         std::to_string(axis) + " for shape " + shape().str(),
+                     where);
+  return shape()[positive];
+}
+
+void Tensor::read_item(void* value, DType dtype, SourceLocation where) const {
+  if (!defined()) throw Error("item: the tensor is undefined", where);
+  if (size() != 1)
+    throw ShapeError("item: the tensor must have one element, got shape " + shape().str(), where);
+  read_all(value, dtype);
+}
+
+double Tensor::item(SourceLocation where) const {
+  double value = 0;
+  read_item(&value, f64, where);
+  return value;
+}
+
+void Tensor::read_all(void* values, DType dtype) const {
+  const Tensor converted = dtype == this->dtype() ? *this : detail::copied(*this, dtype);
+  const Tensor host = detail::transferred(converted, Device::cpu());
+  Tensor target = from_memory(values, shape(), dtype);
+  backend(Device::cpu()).copy(host.array(), target.array());
+}
+
+const void* Tensor::readable(DType dtype, SourceLocation where) const {
+  if (!defined()) throw Error("data: the tensor is undefined", where);
+  if (dtype != this->dtype())
+    throw DTypeError(std::string("data: the tensor must be ") + name_of(dtype) + ", got " + name_of(this->dtype()), where);
+  if (!device().is_cpu())
+    throw DeviceError("data: the tensor must be on the CPU, got " + device().name() + "; move it with to(x, Device::cpu())",
+                      where);
+  if (!is_contiguous())
+    throw ShapeError("data: the tensor must be contiguous, got a view of shape " + shape().str() + "; use contiguous(x)", where);
+  return array().data;
+}
+
+void Tensor::note_write(const char* call, SourceLocation where) {
+  detail::refuse_if_taped(*this, call, where);
+  detail::TensorState& root = state_->version_root();
+  root.version.fetch_add(1, std::memory_order_relaxed);
+  root.writer = call;
+  root.written_at = where;
+}
+
+void Tensor::fill_(Scalar value, SourceLocation where) {
+  if (!defined()) throw Error("fill_: the tensor is undefined", where);
+  note_write("fill_", where);
+  backend(device()).fill(array(), value);
+}
+
+void Tensor::copy_(const Tensor& source, SourceLocation where) {
+  if (!defined() || !source.defined()) throw Error("copy_: both tensors must be defined", where);
+  if (!(source.shape() == shape()))
+    throw ShapeError("copy_: the source must have shape " + shape().str() + ", got " + source.shape().str(), where);
+  note_write("copy_", where);
+  Tensor from = detail::transferred(source, device());
+  // The source may be a view of the same memory.
+  if (&from.state()->version_root() == &state_->version_root()) from = detail::copied(from, from.dtype());
+  backend(device()).copy(from.array(), array());
+}
+
+}  // namespace reel

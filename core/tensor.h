@@ -1,0 +1,183 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <iosfwd>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "reel/core/array.h"
+#include "reel/core/source_location.h"
+
+namespace reel {
+
+class Tensor;
+
+namespace detail {
+
+class NodeList;
+struct ParameterState;
+
+/// What the handles of one tensor share. Small tensors keep their elements right behind it.
+struct TensorState {
+  std::atomic<std::int32_t> references{1};
+  std::atomic<std::uint32_t> version{0};      // writes so far; views use their owner's
+  Array array;
+  TensorState* owner = nullptr;               // whose memory this is, if not its own; one reference
+  bool own_version = true;                    // false for views
+  std::int64_t block_bytes = 0;               // > 0: array.data is a block of the device's allocator
+  void (*release)(void* context) = nullptr;   // for memory that came from outside
+  void* release_context = nullptr;
+  std::atomic<NodeList*> list{nullptr};       // where it was recorded, as output `slot`; see Tape
+  std::int64_t slot = -1;
+  ParameterState* parameter = nullptr;        // set while it is a Parameter's value
+  const char* writer = nullptr;               // the call that wrote last
+  SourceLocation written_at;
+
+  TensorState& version_root() { return own_version ? *this : *owner; }
+};
+
+REEL_API void destroy(TensorState* state) noexcept;
+
+REEL_INLINE void retain(TensorState* state) { state->references.fetch_add(1, std::memory_order_relaxed); }
+REEL_INLINE void release(TensorState* state) noexcept {
+  // The last handle needs no atomic decrement: nobody else can see the count.
+  if (state->references.load(std::memory_order_acquire) == 1 ||
+      state->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    destroy(state);
+}
+
+}  // namespace detail
+
+/// Element type and device of a new tensor.
+struct TensorOptions {
+  DType dtype = f32;
+  Device device = {};
+};
+
+/// An n-dimensional array: a cheap handle to shared, typed memory with a shape and strides. Copies of a handle are the same
+/// tensor. Ops never change their operands; the few calls that write say so in their names and are noticed by a Tape.
+class REEL_API Tensor {
+ public:
+  /// Undefined: no shape, no elements. Stands for "no gradient" in callbacks.
+  Tensor() = default;
+  Tensor(const Tensor& other) : state_(other.state_) {
+    if (state_ != nullptr) detail::retain(state_);
+  }
+  Tensor(Tensor&& other) noexcept : state_(other.state_) { other.state_ = nullptr; }
+  Tensor& operator=(Tensor other) noexcept {
+    std::swap(state_, other.state_);
+    return *this;
+  }
+  ~Tensor() {
+    if (state_ != nullptr) detail::release(state_);
+  }
+
+  bool defined() const { return state_ != nullptr; }
+  /// The same tensor (not: equal elements).
+  bool is(const Tensor& other) const { return state_ == other.state_; }
+
+  const Shape& shape() const { return array().shape; }
+  int rank() const { return array().shape.rank(); }
+  /// The size of one axis; negative axes count from the last. Throws ShapeError.
+  std::int64_t size(int axis, SourceLocation where = SourceLocation::current()) const;
+  /// Number of elements.
+  std::int64_t size() const { return array().size; }
+  DType dtype() const { return array().dtype; }
+  Device device() const { return array().device; }
+  /// Elements from one index to the next along `axis`.
+  std::int64_t stride(int axis) const { return array().strides[axis]; }
+  bool is_contiguous() const { return array().contiguous; }
+
+  /// The only element, as a double (or as T). Throws ShapeError unless size() == 1.
+  double item(SourceLocation where = SourceLocation::current()) const;
+  template <class T>
+  T item(SourceLocation where = SourceLocation::current()) const {
+    T value;
+    read_item(&value, dtype_of<T>, where);
+    return value;
+  }
+
+  /// All elements in row-major order, converted to T.
+  template <class T>
+  std::vector<T> to_vector() const {
+    static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements in memory: use std::uint8_t");
+    std::vector<T> values(static_cast<std::size_t>(size()));
+    read_all(values.data(), dtype_of<T>);
+    return values;
+  }
+
+  /// The elements of a contiguous CPU tensor of type T, for reading. Throws DTypeError, DeviceError or ShapeError.
+  template <class T>
+  std::span<const T> data(SourceLocation where = SourceLocation::current()) const {
+    return {static_cast<const T*>(readable(dtype_of<T>, where)), static_cast<std::size_t>(size())};
+  }
+  /// The same for writing. Counts as a write: throws VersionError if this tensor is on a live tape.
+  template <class T>
+  std::span<T> mutable_data(SourceLocation where = SourceLocation::current()) {
+    void* elements = const_cast<void*>(readable(dtype_of<T>, where));
+    note_write("mutable_data", where);
+    return {static_cast<T*>(elements), static_cast<std::size_t>(size())};
+  }
+
+  /// Overwrites every element. Throws VersionError if this tensor is on a live tape.
+  void fill_(Scalar value, SourceLocation where = SourceLocation::current());
+  /// Overwrites with the elements of `source` (same shape, any dtype, any device). Throws ShapeError, VersionError.
+  void copy_(const Tensor& source, SourceLocation where = SourceLocation::current());
+  /// How often the memory behind this tensor was written.
+  std::uint32_t version() const { return state_->version_root().version.load(std::memory_order_relaxed); }
+
+  /// The view x[index] along the first axis; recorded. Negative counts from the end. Throws IndexError, ShapeError.
+  Tensor operator[](std::int64_t index) const;
+
+  // --- for ops and backends ---
+  const Array& array() const { return state_->array; }
+  detail::TensorState* state() const { return state_; }
+  /// Takes over one reference.
+  explicit Tensor(detail::TensorState* state) : state_(state) {}
+  /// Throws VersionError if a live tape knows this tensor; counts a write by `call`.
+  void note_write(const char* call, SourceLocation where);
+
+ private:
+  void read_item(void* value, DType dtype, SourceLocation where) const;
+  void read_all(void* values, DType dtype) const;
+  const void* readable(DType dtype, SourceLocation where) const;
+
+  detail::TensorState* state_ = nullptr;
+};
+
+/// A tensor with undefined contents. Throws ShapeError for a negative size, OutOfMemory.
+REEL_API Tensor empty(const Shape& shape, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
+/// empty() with x's shape, dtype and device.
+REEL_API Tensor empty_like(const Tensor& x);
+
+/// A tensor over memory that the caller keeps valid until `release(context)` is called (if given) or the last handle and
+/// view are gone. CPU, contiguous.
+REEL_API Tensor from_memory(void* data, const Shape& shape, DType dtype, void (*release)(void*) = nullptr,
+                            void* context = nullptr, SourceLocation where = SourceLocation::current());
+
+/// As numpy prints it.
+REEL_API std::ostream& operator<<(std::ostream& out, const Tensor& x);
+REEL_API std::string to_string(const Tensor& x);
+
+namespace detail {
+/// An unrecorded view of x's memory; shares its version.
+REEL_API Tensor view(const Tensor& x, std::int64_t offset, const Shape& shape, const std::int64_t* strides);
+/// A contiguous tensor on x's memory with a version of its own, as parameters in one flat buffer need it.
+REEL_API Tensor carve(const Tensor& x, std::int64_t offset, const Shape& shape);
+/// Points `carved` at another place, keeping its identity.
+REEL_API void move_to(Tensor& carved, const Tensor& memory, std::int64_t offset);
+/// True if the elements are nobody else's: they may be overwritten.
+REEL_API bool sole_owner(const Tensor& x);
+/// Elementwise copy to a new contiguous tensor of the given dtype, on the same device; unrecorded.
+REEL_API Tensor copied(const Tensor& x, DType dtype);
+/// On another device; unrecorded.
+REEL_API Tensor transferred(const Tensor& x, Device device);
+}  // namespace detail
+
+}  // namespace reel
