@@ -6,6 +6,7 @@ if(REEL_FUZZ)
     message(FATAL_ERROR "Reel: REEL_FUZZ=ON needs clang, got ${CMAKE_CXX_COMPILER_ID}")
   endif()
 
+  find_package(nlohmann_json 3.9 REQUIRED)
   set(nn ${PROJECT_SOURCE_DIR}/nn)
   set(core ${PROJECT_SOURCE_DIR}/core)
   add_executable(fuzz_safetensors fuzz_safetensors.cpp
