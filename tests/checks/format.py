@@ -11,8 +11,8 @@ def main():
                             capture_output=True, check=True)
     files = listed.stdout.split()
     result = subprocess.run([clang_format, "--dry-run", "--Werror", *files], cwd=root, text=True, capture_output=True)
-    print("\n".join(line for line in result.stderr.splitlines() if ": error:" in line))
-    print(f"{len(files)} files")
+    wrong = sorted({line.split(":")[0] for line in result.stderr.splitlines() if ": error:" in line})
+    print("\n".join([f"{name} is not formatted" for name in wrong] + [f"{len(files)} files, {len(wrong)} problems"]))
     return 1 if result.returncode != 0 or not files else 0
 
 
