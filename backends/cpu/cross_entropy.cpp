@@ -1,0 +1,96 @@
+// Cross entropy with its softmax: forward reads the logits and keeps log sum exp of each row, backward reads them again.
+// Probabilities are never stored.
+
+#include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/softmax_kernels.h"
+
+namespace reel::cpu::REEL_CPU_ISA {
+namespace {
+
+constexpr int64_t kLossGrain = kGrain / 4;
+
+REEL_INLINE int64_t rows_per_chunk(int64_t cols) { return max<int64_t>(1, kLossGrain / max<int64_t>(cols, 8)); }
+
+/// loss = (max - x[target]) + log sum exp(x - max): both terms are small where the loss is, however large the logits are.
+template <class T>
+REEL_INLINE void loss_row(const T* x, int64_t cols, int64_t target, bool ignored, T* loss, T* lse) {
+  const T shift = finite_shift(max_of_row(x, cols));
+  const T log_sum = scalar::log(sum_exp_row(x, cols, shift, T(1)));  // -infinity if all entries are
+  *lse = shift + log_sum;
+  *loss = ignored ? T(0) : (shift - x[target]) + log_sum;
+}
+
+/// Writes grad (exp(x - lse) - (c == target)).
+///
+/// lse is rounded, and where it is large its error is that of every exponent. As the error is the same for the whole row,
+/// dividing by the sum of the exponentials removes it; below 8 it is at most 4 ULP and that pass is saved.
+template <class T>
+REEL_INLINE void gradient_row(const T* x, int64_t cols, int64_t target, T lse, T grad, T* dx) {
+  const Vec<T> vlse = Vec<T>::broadcast(lse);
+  const bool large = lse > T(8) || lse < T(-8);
+  T factor = grad;
+  if (large) {
+    const T sum = sum_row<T>(
+        cols, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
+          const Vec<T> e = exp_negative(lanes.load_for_max(x + i) - vlse);
+          lanes.store(dx + i, e);
+          return acc + e;
+        });
+    const T inverse = T(1) / sum;
+    factor *= inverse;
+    const Vec<T> scale = Vec<T>::broadcast(factor);
+    const T at_target = grad * (dx[target] * inverse - T(1));
+    for_each_vector<T>(0, cols, [=](auto lanes, int64_t i) { lanes.store(dx + i, lanes.load(dx + i) * scale); });
+    dx[target] = at_target;
+    return;
+  }
+  const Vec<T> scale = Vec<T>::broadcast(factor);
+  for_each_vector<T>(
+      0, cols, [=](auto lanes, int64_t i) __attribute__((always_inline)) {
+        lanes.store(dx + i, exp_negative(lanes.load(x + i) - vlse) * scale);
+      });
+  dx[target] = grad * (exp_negative(Vec<T>::broadcast(x[target]) - vlse).raw[0] - T(1));
+}
+
+}  // namespace
+
+void CpuOps::cross_entropy(const Array& logits, const Array& target, int64_t ignore, const Array& loss,
+                           const Array& lse) {
+  const int64_t cols = logits.shape[1];
+  dispatch_floating(logits.dtype, [&]<class T>() {
+    dispatch_index(target.dtype, [&]<class Index>() {
+      const T* const x = logits.as<T>();
+      const Index* const wanted = target.as<Index>();
+      T *const losses = loss.as<T>(), *const lses = lse.as<T>();
+      parallel_for(logits.shape[0], rows_per_chunk(cols), [=](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          loss_row<T>(x + r * cols, cols, wanted[r], wanted[r] == ignore, losses + r, lses + r);
+        }
+      });
+    });
+  });
+}
+
+void CpuOps::cross_entropy_backward(const Array& logits, const Array& target, int64_t ignore, const Array& lse,
+                                    const Array& dloss, const Array& dlogits) {
+  const int64_t cols = logits.shape[1], stride = dloss.strides[0];
+  dispatch_floating(logits.dtype, [&]<class T>() {
+    dispatch_index(target.dtype, [&]<class Index>() {
+      const T *const x = logits.as<T>(), *const lses = lse.as<T>(), *const grads = dloss.as<T>();
+      const Index* const wanted = target.as<Index>();
+      T* const dx = dlogits.as<T>();
+      parallel_for(logits.shape[0], rows_per_chunk(cols), [=](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          T* const row = dx + r * cols;
+          if (wanted[r] == ignore || lses[r] == -kInfinity<T>) {  // an all -infinity row: loss NaN, gradient 0
+            for (int64_t c = 0; c < cols; ++c) row[c] = 0;
+          } else {
+            gradient_row<T>(x + r * cols, cols, wanted[r], lses[r], grads[r * stride], row);
+          }
+        }
+      });
+    });
+  });
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA

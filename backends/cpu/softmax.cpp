@@ -1,0 +1,90 @@
+// Softmax over one axis. x is [outer, n, inner]: along rows where inner is 1, else down the columns of each [n, inner] block.
+
+#include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/softmax_kernels.h"
+
+namespace reel::cpu::REEL_CPU_ISA {
+namespace {
+
+struct Layout {
+  int64_t outer = 1, n = 1, inner = 1;
+
+  Layout(const Shape& shape, int axis) {
+    for (int i = 0; i < axis; ++i) outer *= shape[i];
+    n = shape[axis];
+    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+  }
+};
+
+// An exponential costs as much as several plain operations.
+constexpr int64_t kSoftmaxGrain = kGrain / 4;
+
+/// row(offset) for each row.
+template <class F>
+REEL_INLINE void for_each_row(const Layout& layout, F row) {
+  parallel_for(layout.outer, max<int64_t>(1, kSoftmaxGrain / layout.n), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) row(r * layout.n);
+  });
+}
+
+/// columns(offset, begin, end) for pieces of the columns of each block.
+template <class F>
+REEL_INLINE void for_each_block(const Layout& layout, F columns) {
+  const int64_t piece = even_chunk(layout.inner, max<int64_t>(64, kSoftmaxGrain / layout.n));
+  const int64_t pieces = ceil_div(layout.inner, piece);
+  const int64_t units = max<int64_t>(1, kSoftmaxGrain / (layout.n * piece));
+  parallel_for(layout.outer * pieces, units, [&](int64_t begin, int64_t end) {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t first = unit % pieces * piece;
+      columns(unit / pieces * layout.n * layout.inner, first, min(first + piece, layout.inner));
+    }
+  });
+}
+
+}  // namespace
+
+void CpuOps::softmax(SoftmaxOp op, const Array& x, int axis, double temperature, const Array& y) {
+  if (x.size == 0) return;
+  const Layout layout(x.shape, axis);
+  dispatch_floating(x.dtype, [&]<class T>() {
+    const T* const from = x.as<T>();
+    T* const to = y.as<T>();
+    const T rate = static_cast<T>(1 / temperature);
+    if (layout.inner > 1) {
+      for_each_block(layout, [=](int64_t offset, int64_t begin, int64_t end) {
+        softmax_columns(op, from + offset, to + offset, layout.n, layout.inner, begin, end, rate);
+      });
+    } else if (op == SoftmaxOp::softmax) {
+      for_each_row(layout, [=](int64_t offset) { softmax_row(from + offset, to + offset, layout.n, rate); });
+    } else {
+      for_each_row(layout, [=](int64_t offset) { log_softmax_row(from + offset, to + offset, layout.n, rate); });
+    }
+  });
+}
+
+void CpuOps::softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int axis, double temperature,
+                              const Array& dx) {
+  if (y.size == 0) return;
+  const Layout layout(y.shape, axis);
+  dispatch_floating(y.dtype, [&]<class T>() {
+    const T *const value = y.as<T>(), *const grad = dy.as<T>();
+    T* const to = dx.as<T>();
+    const T rate = static_cast<T>(1 / temperature);
+    if (layout.inner > 1) {
+      for_each_block(layout, [=](int64_t offset, int64_t begin, int64_t end) {
+        softmax_backward_columns(op, value + offset, grad + offset, to + offset, layout.n, layout.inner, begin, end,
+                                 rate);
+      });
+    } else if (op == SoftmaxOp::softmax) {
+      for_each_row(layout, [=](int64_t offset) {
+        softmax_backward_row(value + offset, grad + offset, to + offset, layout.n, rate);
+      });
+    } else {
+      for_each_row(layout, [=](int64_t offset) {
+        log_softmax_backward_row(value + offset, grad + offset, to + offset, layout.n, rate);
+      });
+    }
+  });
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA

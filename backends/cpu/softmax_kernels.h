@@ -1,0 +1,189 @@
+#pragma once
+
+#include "reel/backends/cpu/vector_loops.h"
+#include "reel/core/ops.h"
+
+/// Softmax along one contiguous row and down the columns of a block of rows: what the axis, the segment and the loss versions
+/// share. Three passes over memory that stays in cache: maximum; exponentials and their sum; scaling.
+///
+/// exp((x - max) / temperature) is at most 1, so nothing overflows and nothing is clipped. Where all entries are -infinity
+/// (max = -infinity) 0 is subtracted for max, which makes all exponentials 0 without a NaN. NaN and +infinity entries make
+/// the sum, and so everything, NaN.
+namespace reel::cpu::REEL_CPU_ISA {
+
+template <class T>
+REEL_INLINE T finite_shift(T max) {
+  return max == -kInfinity<T> ? T(0) : max;
+}
+
+/// 1 / sum, or 0 where there is nothing to scale.
+template <class T>
+REEL_INLINE T inverse_or_zero(T sum) {
+  return sum == T(0) ? T(0) : T(1) / sum;
+}
+
+/// log sum, or 0 where the sum is 0: then every x - shift is -infinity already.
+template <class T>
+REEL_INLINE T log_or_zero(T sum) {
+  return sum == T(0) ? T(0) : scalar::log(sum);
+}
+
+// --- one row of n elements ---------------------------------------------------------------------------------------------
+
+/// Sum of exp((x - shift) rate).
+template <class T>
+REEL_INLINE T sum_exp_row(const T* x, int64_t n, T shift, T rate) {
+  const Vec<T> vshift = Vec<T>::broadcast(shift), vrate = Vec<T>::broadcast(rate);
+  return sum_row<T>(
+      n, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
+        return acc + exp_negative((lanes.load_for_max(x + i) - vshift) * vrate);
+      });
+}
+
+/// rate = 1 / temperature.
+template <class T>
+REEL_INLINE void softmax_row(const T* x, T* y, int64_t n, T rate) {
+  const Vec<T> shift = Vec<T>::broadcast(finite_shift(max_of_row(x, n))), vrate = Vec<T>::broadcast(rate);
+  if (n <= Vec<T>::width) {  // in one register
+    const FirstLanes<T> lanes(n);
+    const Vec<T> e = exp_negative((lanes.load_for_max(x) - shift) * vrate);
+    lanes.store(y, e * Vec<T>::broadcast(inverse_or_zero(reduce_add(e))));
+    return;
+  }
+  const T sum = sum_row<T>(
+      n, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
+        const Vec<T> e = exp_negative((lanes.load_for_max(x + i) - shift) * vrate);
+        lanes.store(y + i, e);
+        return acc + e;
+      });
+  const Vec<T> scale = Vec<T>::broadcast(inverse_or_zero(sum));
+  for_each_vector<T>(0, n, [=](auto lanes, int64_t i) { lanes.store(y + i, lanes.load(y + i) * scale); });
+}
+
+template <class T>
+REEL_INLINE void log_softmax_row(const T* x, T* y, int64_t n, T rate) {
+  const T shift = finite_shift(max_of_row(x, n));
+  const Vec<T> vshift = Vec<T>::broadcast(shift), vrate = Vec<T>::broadcast(rate);
+  const Vec<T> log_sum = Vec<T>::broadcast(log_or_zero(sum_exp_row(x, n, shift, rate)));
+  for_each_vector<T>(
+      0, n, [=](auto lanes, int64_t i) { lanes.store(y + i, (lanes.load(x + i) - vshift) * vrate - log_sum); });
+}
+
+/// dx = y (dy - sum(y dy)) rate
+template <class T>
+REEL_INLINE void softmax_backward_row(const T* y, const T* dy, T* dx, int64_t n, T rate) {
+  const Vec<T> vrate = Vec<T>::broadcast(rate);
+  const T dot =
+      sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) { return fma(lanes.load(y + i), lanes.load(dy + i), acc); });
+  const Vec<T> vdot = Vec<T>::broadcast(dot);
+  for_each_vector<T>(0, n, [=](auto lanes, int64_t i) {
+    lanes.store(dx + i, lanes.load(y + i) * (lanes.load(dy + i) - vdot) * vrate);
+  });
+}
+
+/// dx = (dy - exp(y) sum(dy)) rate, and 0 for a row whose y is all -infinity.
+template <class T>
+REEL_INLINE void log_softmax_backward_row(const T* y, const T* dy, T* dx, int64_t n, T rate) {
+  int64_t reachable = 0;
+  while (reachable < n && y[reachable] == -kInfinity<T>) ++reachable;
+  if (reachable == n) {
+    for (int64_t i = 0; i < n; ++i) dx[i] = 0;
+    return;
+  }
+  const Vec<T> vrate = Vec<T>::broadcast(rate);
+  const T sum = sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) { return acc + lanes.load(dy + i); });
+  const Vec<T> vsum = Vec<T>::broadcast(sum);
+  for_each_vector<T>(
+      0, n, [=](auto lanes, int64_t i) __attribute__((always_inline)) {
+        lanes.store(dx + i, (lanes.load(dy + i) - exp_negative(lanes.load(y + i)) * vsum) * vrate);
+      });
+}
+
+// --- down the columns of x [rows, .], rows `stride` apart, columns [begin, end) ----------------------------------------
+
+template <class T>
+void softmax_columns(SoftmaxOp op, const T* x, T* y, int64_t rows, int64_t stride, int64_t begin, int64_t end, T rate) {
+  using V = Vec<T>;
+  const V vrate = V::broadcast(rate), zero = V::zero(), lowest = V::broadcast(-kInfinity<T>);
+  for_each_column_block<T>(begin, end, [&]<int K>(auto lanes, int64_t first) {
+    const auto at = [=](int64_t row, int k) { return row * stride + first + k * V::width; };
+    Pack<T, K> shift = Pack<T, K>::broadcast(-kInfinity<T>);
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int k = 0; k < K; ++k) shift.v[k] = larger(lanes.load(x + at(r, k)), shift.v[k]);
+    }
+    for (int k = 0; k < K; ++k) shift.v[k] = {shift.v[k].raw == lowest.raw ? zero.raw : shift.v[k].raw};
+
+    const bool keep = op == SoftmaxOp::softmax;
+    const Pack<T, K> sum = pairwise(0, rows, kLeafRows, [&](int64_t row, int64_t last) {
+      Pack<T, K> acc = Pack<T, K>::broadcast(0);
+      for (; row < last; ++row) {
+        for (int k = 0; k < K; ++k) {
+          const V e = exp_negative((lanes.load(x + at(row, k)) - shift.v[k]) * vrate);
+          if (keep) lanes.store(y + at(row, k), e);
+          acc.v[k] = acc.v[k] + e;
+        }
+      }
+      return acc;
+    });
+
+    Pack<T, K> last;  // the factor or, for the logarithm, the term of the last pass
+    for (int k = 0; k < K; ++k) {
+      const V value = keep ? V::broadcast(1) / sum.v[k] : log(sum.v[k]);
+      last.v[k] = {sum.v[k].raw == zero.raw ? zero.raw : value.raw};
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int k = 0; k < K; ++k) {
+        const V value =
+            keep ? lanes.load(y + at(r, k)) * last.v[k] : (lanes.load(x + at(r, k)) - shift.v[k]) * vrate - last.v[k];
+        lanes.store(y + at(r, k), value);
+      }
+    }
+  });
+}
+
+template <class T>
+void softmax_backward_columns(SoftmaxOp op, const T* y, const T* dy, T* dx, int64_t rows, int64_t stride, int64_t begin,
+                              int64_t end, T rate) {
+  using V = Vec<T>;
+  const V vrate = V::broadcast(rate), zero = V::zero(), lowest = V::broadcast(-kInfinity<T>);
+  for_each_column_block<T>(begin, end, [&]<int K>(auto lanes, int64_t first) {
+    const auto at = [=](int64_t row, int k) { return row * stride + first + k * V::width; };
+    if (op == SoftmaxOp::softmax) {
+      const Pack<T, K> dot = pairwise(0, rows, kLeafRows, [&](int64_t row, int64_t last) {
+        Pack<T, K> acc = Pack<T, K>::broadcast(0);
+        for (; row < last; ++row) {
+          for (int k = 0; k < K; ++k) acc.v[k] = fma(lanes.load(y + at(row, k)), lanes.load(dy + at(row, k)), acc.v[k]);
+        }
+        return acc;
+      });
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int k = 0; k < K; ++k) {
+          const V value = lanes.load(y + at(r, k)) * (lanes.load(dy + at(r, k)) - dot.v[k]) * vrate;
+          lanes.store(dx + at(r, k), value);
+        }
+      }
+      return;
+    }
+    // The maximum of y is needed only to know columns that are -infinity throughout.
+    Pack<T, K> highest = Pack<T, K>::broadcast(-kInfinity<T>);
+    const Pack<T, K> sum = pairwise(0, rows, kLeafRows, [&](int64_t row, int64_t last) {
+      Pack<T, K> acc = Pack<T, K>::broadcast(0);
+      for (; row < last; ++row) {
+        for (int k = 0; k < K; ++k) {
+          acc.v[k] = acc.v[k] + lanes.load(dy + at(row, k));
+          highest.v[k] = max(lanes.load(y + at(row, k)), highest.v[k]);
+        }
+      }
+      return acc;
+    });
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int k = 0; k < K; ++k) {
+        const V value = (lanes.load(dy + at(r, k)) - exp_negative(lanes.load(y + at(r, k))) * sum.v[k]) * vrate;
+        const V masked = {highest.v[k].raw == lowest.raw ? zero.raw : value.raw};
+        lanes.store(dx + at(r, k), masked);
+      }
+    }
+  });
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA

@@ -1,0 +1,198 @@
+#pragma once
+
+#include <cstdint>
+
+#include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/simd.h"
+#include "reel/core/scalar/exp.h"
+#include "reel/core/scalar/log.h"
+
+/// Loops of row and column kernels, whose bodies are written once for whole vectors and for the last, partial one. A body is
+/// a lambda f(lanes, i): `lanes` loads and stores the vector that starts at element i.
+namespace reel::cpu::REEL_CPU_ISA {
+
+template <class T>
+inline constexpr T kInfinity = sizeof(T) == 4 ? T(__builtin_inff()) : T(__builtin_inf());
+
+/// Rows (of a column) or elements (of a row) whose sum is taken in plain order; such sums are combined pairwise.
+inline constexpr int64_t kLeafRows = 128;
+inline constexpr int64_t kLeafElements = 8192;
+
+// --- one vector --------------------------------------------------------------------------------------------------------
+
+/// A whole vector.
+template <class T>
+struct AllLanes {
+  REEL_INLINE Vec<T> load(const T* p) const { return Vec<T>::load(p); }
+  /// With -infinity in the lanes that do not exist (here: none).
+  REEL_INLINE Vec<T> load_for_max(const T* p) const { return Vec<T>::load(p); }
+  REEL_INLINE void store(T* p, Vec<T> v) const { v.store(p); }
+};
+
+/// The first n lanes; the others load as 0 and are not stored.
+template <class T>
+struct FirstLanes {
+  int64_t n;
+  typename Vec<T>::Mask mask;
+
+  REEL_INLINE explicit FirstLanes(int64_t count) : n(count), mask(Vec<T>::first(count)) {}
+  REEL_INLINE Vec<T> load(const T* p) const { return Vec<T>::load(p, mask); }
+  REEL_INLINE Vec<T> load_for_max(const T* p) const {
+    constexpr int width = Vec<T>::width;
+    alignas(kVectorBytes) static constexpr Fill fill{};
+    return Vec<T>::load(p, mask) + Vec<T>::load(fill.values + width - n);
+  }
+  REEL_INLINE void store(T* p, Vec<T> v) const { v.store(p, mask); }
+
+ private:
+  /// `width` zeros, then as many -infinities: added from where n zeros are left, they fill the lanes from n on.
+  struct Fill {
+    T values[2 * Vec<T>::width];
+    constexpr Fill() : values() {
+      for (int i = 0; i < Vec<T>::width; ++i) {
+        values[i] = 0;
+        values[Vec<T>::width + i] = -kInfinity<T>;
+      }
+    }
+  };
+};
+
+/// a where a > b, else b: a NaN in a is passed over.
+template <class T, int bytes>
+REEL_INLINE Vec<T, bytes> larger(Vec<T, bytes> a, Vec<T, bytes> b) {
+  return {Register<T, bytes>::max(a.raw, b.raw)};
+}
+
+/// f of each lane. The compiler keeps the array in a register.
+template <class T, class F>
+REEL_INLINE Vec<T> each_lane(Vec<T> x, F f) {
+  alignas(kVectorBytes) T lanes[Vec<T>::width];
+  x.store(lanes);
+#pragma omp simd
+  for (int i = 0; i < Vec<T>::width; ++i) lanes[i] = f(lanes[i]);
+  return Vec<T>::load(lanes);
+}
+
+#if defined(REEL_SIMD_AVX512)
+REEL_INLINE Vec<float> scale(Vec<float> p, Vec<float> n) { return {_mm512_maskz_scalef_ps(0xffff, p.raw, n.raw)}; }
+REEL_INLINE Vec<double> scale(Vec<double> p, Vec<double> n) { return {_mm512_maskz_scalef_pd(0xff, p.raw, n.raw)}; }
+#endif
+
+/// e^x for x <= 0 or NaN, with gradual underflow: the bits of scalar::exp. 0 at -infinity.
+template <class T>
+REEL_INLINE Vec<T> exp_negative(Vec<T> x) {
+  constexpr T low = sizeof(T) == 4 ? T(-104) : T(-746);
+  x = larger(Vec<T>::broadcast(low), x);  // NaN stays
+#if defined(REEL_SIMD_AVX512)
+  // This set scales by 2^n in one instruction.
+  alignas(kVectorBytes) T p[Vec<T>::width], n[Vec<T>::width];
+  x.store(p);
+#pragma omp simd
+  for (int i = 0; i < Vec<T>::width; ++i) {
+    const scalar::ReducedExponent<T> e = scalar::reduce_exponent(p[i]);
+    p[i] = T(1) + scalar::expm1_polynomial(e.r);
+    n[i] = e.n;
+  }
+  return scale(Vec<T>::load(p), Vec<T>::load(n));
+#else
+  return each_lane(
+      x, [](T lane) __attribute__((always_inline)) {
+        const scalar::ReducedExponent<T> e = scalar::reduce_exponent(lane);
+        return scalar::scale(T(1) + scalar::expm1_polynomial(e.r), e.bits);
+      });
+#endif
+}
+
+/// log of each lane.
+template <class T>
+REEL_INLINE Vec<T> log(Vec<T> x) {
+  return each_lane(
+      x, [](T lane) __attribute__((always_inline)) { return scalar::log(lane); });
+}
+
+// --- along a contiguous row --------------------------------------------------------------------------------------------
+
+/// f(lanes, i) for the vectors of elements [begin, end).
+template <class T, class F>
+REEL_INLINE void for_each_vector(int64_t begin, int64_t end, F f) {
+  constexpr int64_t width = Vec<T>::width;
+  int64_t i = begin;
+  for (; i + width <= end; i += width) f(AllLanes<T>{}, i);
+  if (i < end) f(FirstLanes<T>(end - i), i);
+}
+
+/// acc = f(acc, lanes, i) for the vectors of elements [begin, end) in four accumulators, which `combine` then joins. The
+/// order depends on end - begin alone.
+template <class T, class F, class Combine>
+REEL_INLINE Vec<T> fold_vectors(int64_t begin, int64_t end, Vec<T> init, F f, Combine combine) {
+  constexpr int64_t width = Vec<T>::width;
+  Vec<T> a = init, b = init, c = init, d = init;
+  int64_t i = begin;
+  for (; i + 4 * width <= end; i += 4 * width) {
+    a = f(a, AllLanes<T>{}, i);
+    b = f(b, AllLanes<T>{}, i + width);
+    c = f(c, AllLanes<T>{}, i + 2 * width);
+    d = f(d, AllLanes<T>{}, i + 3 * width);
+  }
+  for (; i + width <= end; i += width) a = f(a, AllLanes<T>{}, i);
+  if (i < end) b = f(b, FirstLanes<T>(end - i), i);
+  return combine(combine(a, b), combine(c, d));
+}
+
+/// sum(begin, end) over pieces of `leaf`, combined pairwise: the error grows with the logarithm of the length. The tree
+/// depends on end - begin alone, and pieces of leaf 2^k from the start are its inner nodes.
+template <class F>
+auto pairwise(int64_t begin, int64_t end, int64_t leaf, const F& sum) -> decltype(sum(begin, end)) {
+  if (end - begin <= leaf) return sum(begin, end);
+  int64_t half = leaf;
+  while (2 * half < end - begin) half *= 2;
+  const auto left = pairwise(begin, begin + half, leaf, sum);
+  return left + pairwise(begin + half, end, leaf, sum);
+}
+
+/// The sum over a row of the terms f(acc, lanes, i) = acc + term.
+template <class T, class F>
+REEL_INLINE T sum_row(int64_t n, F f) {
+  return pairwise(0, n, kLeafElements, [&](int64_t begin, int64_t end) {
+    return reduce_add(fold_vectors<T>(begin, end, Vec<T>::zero(), f, [](Vec<T> a, Vec<T> b) { return a + b; }));
+  });
+}
+
+/// The largest element, passing over NaN; -infinity if there is none.
+template <class T>
+REEL_INLINE T max_of_row(const T* x, int64_t n) {
+  const auto join = [](auto a, auto b) { return larger(a, b); };
+  const auto step = [x](Vec<T> acc, auto lanes, int64_t i) { return larger(lanes.load_for_max(x + i), acc); };
+  return reduce(fold_vectors<T>(0, n, Vec<T>::broadcast(-kInfinity<T>), step, join), join);
+}
+
+// --- down columns ------------------------------------------------------------------------------------------------------
+
+/// K neighbouring vectors of a row.
+template <class T, int K>
+struct Pack {
+  Vec<T> v[K];
+
+  static REEL_INLINE Pack broadcast(T x) {
+    Pack pack;
+    for (int k = 0; k < K; ++k) pack.v[k] = Vec<T>::broadcast(x);
+    return pack;
+  }
+  friend REEL_INLINE Pack operator+(const Pack& a, const Pack& b) {
+    Pack sum;
+    for (int k = 0; k < K; ++k) sum.v[k] = a.v[k] + b.v[k];
+    return sum;
+  }
+};
+
+/// Calls f.template operator()<K>(lanes, j) for blocks of K vectors of columns that start at column j of [begin, end).
+template <class T, class F>
+REEL_INLINE void for_each_column_block(int64_t begin, int64_t end, F f) {
+  constexpr int64_t width = Vec<T>::width;
+  int64_t j = begin;
+  for (; j + 4 * width <= end; j += 4 * width) f.template operator()<4>(AllLanes<T>{}, j);
+  for (; j + width <= end; j += width) f.template operator()<1>(AllLanes<T>{}, j);
+  if (j < end) f.template operator()<1>(FirstLanes<T>(end - j), j);
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA
