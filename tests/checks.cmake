@@ -4,6 +4,7 @@ set(checks ${CMAKE_CURRENT_SOURCE_DIR}/checks)
 
 add_test(NAME layering COMMAND ${Python3_EXECUTABLE} ${checks}/layering.py ${PROJECT_SOURCE_DIR})
 add_test(NAME sources COMMAND ${Python3_EXECUTABLE} ${checks}/sources.py ${PROJECT_SOURCE_DIR})
+add_test(NAME checks_find_faults COMMAND ${Python3_EXECUTABLE} ${checks}/self_test.py ${CMAKE_CXX_COMPILER})
 
 # Other versions of clang-format break lines elsewhere. In a tree without git there is nothing to list.
 find_program(REEL_CLANG_FORMAT NAMES clang-format-14 clang-format)

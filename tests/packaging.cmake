@@ -6,17 +6,19 @@ file(MAKE_DIRECTORY ${work})
 foreach(flavour static shared)
   add_test(NAME install_${flavour} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/install.sh
     ${flavour} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${work} ${compiler})
-  set_tests_properties(install_${flavour} PROPERTIES FIXTURES_SETUP installed_${flavour} TIMEOUT 300)
+  set_tests_properties(install_${flavour} PROPERTIES
+    FIXTURES_SETUP installed_${flavour} TIMEOUT 300 ENVIRONMENT CMAKE_GENERATOR=${CMAKE_GENERATOR})
 
   add_test(NAME find_package_${flavour} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/consume.sh
     find_package_${flavour} ${work} ${compiler} -DCMAKE_PREFIX_PATH=${work}/${flavour})
-  set_tests_properties(find_package_${flavour} PROPERTIES FIXTURES_REQUIRED installed_${flavour} TIMEOUT 300)
+  set_tests_properties(find_package_${flavour} PROPERTIES
+    FIXTURES_REQUIRED installed_${flavour} TIMEOUT 300 ENVIRONMENT CMAKE_GENERATOR=${CMAKE_GENERATOR})
 endforeach()
 
 foreach(how add_subdirectory FetchContent)
   add_test(NAME ${how} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/consume.sh
     ${how} ${work} ${compiler} -DHOW=${how} -DREEL_SOURCE=${PROJECT_SOURCE_DIR} -DREEL_OBJECTS_FROM=${PROJECT_BINARY_DIR})
-  set_tests_properties(${how} PROPERTIES TIMEOUT 300)
+  set_tests_properties(${how} PROPERTIES TIMEOUT 300 ENVIRONMENT CMAKE_GENERATOR=${CMAKE_GENERATOR})
 endforeach()
 
 add_test(NAME library_size COMMAND ${Python3_EXECUTABLE} ${checks}/library_size.py ${work}/shared/lib/libreel.so ${work})

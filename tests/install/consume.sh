@@ -6,6 +6,6 @@ how=$1 work=$2 compiler=$3
 here=$(dirname "$0")
 
 rm -rf "${work:?}/$how"
-cmake -S "$here" -B "$work/$how" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" "${@:4}"
+cmake -S "$here" -B "$work/$how" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" "${@:4}"
 cmake --build "$work/$how"
 "$work/$how/consumer"

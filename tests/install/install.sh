@@ -8,7 +8,7 @@ flavour=$1 source=$2 objects=$3 work=$4 compiler=$5
 shared=OFF && [[ $flavour == shared ]] && shared=ON
 
 rm -rf "${work:?}/$flavour" "$work/$flavour-first"
-cmake -S "$source" -B "$work/$flavour-build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" \
+cmake -S "$source" -B "$work/$flavour-build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$compiler" \
   -DBUILD_SHARED_LIBS=$shared -DREEL_OBJECTS_FROM="$objects" \
   -DREEL_TESTS=OFF -DREEL_EXAMPLES=OFF -DREEL_BENCHMARKS=OFF
 cmake --build "$work/$flavour-build"
