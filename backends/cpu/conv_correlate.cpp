@@ -1,0 +1,132 @@
+// Direct correlation over packed blocks: an implicit matrix product of [out, taps] and [taps, positions], whose right side
+// is never written down, since tap t of all positions is the packed block itself from offset[t] on.
+
+#include "reel/backends/cpu/conv_correlate.h"
+
+#include "reel/backends/cpu/conv_pack.h"
+#include "reel/backends/cpu/conv_tile.h"
+
+namespace reel::cpu::REEL_CPU_ISA {
+namespace {
+
+/// The weight in the order in which the tiles read it: [group][tile of rows][in, taps][row of the tile].
+template <class T>
+void pack_weight(const Correlation<T>& c, int64_t row_tiles, T* packed) {
+  const int64_t taps = c.axis[0].kernel * c.axis[1].kernel * c.axis[2].kernel;
+  for (int64_t unit = 0; unit < c.groups * row_tiles; ++unit) {
+    const int64_t begin = tile_begin(c.out, row_tiles, unit % row_tiles);
+    const int64_t rows = tile_begin(c.out, row_tiles, unit % row_tiles + 1) - begin;
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* row = c.weight + unit / row_tiles * c.weight_group + (begin + r) * c.weight_out;
+      T* to = packed + r;
+      for (int64_t i = 0; i < c.in; ++i) {
+        for (int64_t k0 = 0; k0 < c.axis[0].kernel; ++k0) {
+          for (int64_t k1 = 0; k1 < c.axis[1].kernel; ++k1) {
+            const T* from = row + i * c.weight_in + k0 * c.weight_tap[0] + k1 * c.weight_tap[1];
+            for (int64_t k2 = 0; k2 < c.axis[2].kernel; ++k2, to += rows) *to = from[k2 * c.weight_tap[2]];
+          }
+        }
+      }
+    }
+    packed += rows * c.in * taps;
+  }
+}
+
+/// y[0 .. rows, 0 .. columns] of one output channel from a joined run.
+template <class T>
+REEL_INLINE void spread_run(const T* from, int64_t pitch, int64_t rows, int64_t columns, T* y, int64_t y_row,
+                            int64_t y_column) {
+  using V = Vec<T>;
+  for (int64_t r = 0; r < rows; ++r, from += pitch, y += y_row) {
+    if (y_column != 1) {
+      for (int64_t i = 0; i < columns; ++i) y[i * y_column] = from[i];
+      continue;
+    }
+    int64_t i = 0;
+    for (; i + V::width <= columns; i += V::width) V::load(from + i).store(y + i);
+    if (i < columns) V::load(from + i).store(y + i, V::first(columns - i));
+  }
+}
+
+/// The outputs of one block of one image and group, from its packed input.
+template <class T>
+void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const BlockOrigin& origin,
+                     const RunPlan<T>& plan, int64_t group, const T* packed, const T* weight, int64_t row_tiles,
+                     const int64_t* offset, int64_t taps, T* y, T* buffer) {
+  const int64_t planes = origin.count(layout, c.axis[0], 0);
+  const int64_t rows = origin.count(layout, c.axis[1], 1), columns = origin.count(layout, c.axis[2], 2);
+  y += origin.first[0] * c.y_step[0] + origin.first[1] * c.y_step[1] + origin.first[2] * c.y_step[2];
+  for (int64_t tile = 0; tile < row_tiles; ++tile) {
+    const int64_t begin = tile_begin(c.out, row_tiles, tile);
+    const int64_t channels = tile_begin(c.out, row_tiles, tile + 1) - begin;
+    TileArguments<T> a;
+    a.weight = weight + begin * taps;
+    a.offset = offset;
+    a.taps = taps;
+    a.bias = c.bias != nullptr ? c.bias + group * c.out + begin : nullptr;
+    a.relu = c.relu;
+    for (int64_t p = 0; p < planes; ++p) {
+      const T* x = packed + p * layout.axes[1].positions() * layout.pitch;
+      T* to = y + begin * c.y_channel + p * c.y_step[0];
+      if (plan.joined) {
+        a.x = x;
+        a.y = buffer;
+        a.y_row = plan.padded_length(rows, columns);
+        correlate_run(channels, plan.length(rows, columns), a);
+        for (int64_t r = 0; r < channels; ++r) {
+          spread_run(buffer + r * a.y_row, layout.pitch, rows, columns, to + r * c.y_channel, c.y_step[1], c.y_step[2]);
+        }
+      } else {
+        a.y_row = c.y_channel;
+        for (int64_t r = 0; r < rows; ++r) {
+          a.x = x + r * layout.pitch;
+          a.y = to + r * c.y_step[1];
+          correlate_run(channels, columns, a);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void correlate(const Correlation<T>& c) {
+  const int64_t outputs = c.axis[0].output * c.axis[1].output * c.axis[2].output;
+  if (c.images * c.groups * c.out * outputs == 0) return;
+  const int64_t taps = c.in * c.axis[0].kernel * c.axis[1].kernel * c.axis[2].kernel;
+  const int64_t plane = c.axis[0].input * c.axis[1].input * c.axis[2].input;
+  const int64_t cost = taps * c.out + 8 * c.in + c.out;
+  const BlockLayout layout = block_layout(c.axis, c.in, cost, sizeof(T));
+  const int64_t row_tiles = ceil_div(c.out, kTileRows);
+
+  const Scratch weight_scratch(static_cast<std::size_t>(c.groups * c.out * taps) * sizeof(T));
+  pack_weight(c, row_tiles, weight_scratch.as<T>());
+  const Scratch offset_scratch(static_cast<std::size_t>(taps) * sizeof(int64_t));
+  tap_offsets(c.axis, layout, c.in, offset_scratch.as<int64_t>());
+
+  const RunPlan<T> plan(layout, c.y_step[2] != 1);
+  const int64_t packed_elements = ceil_div(packed_size<T>(layout, c.in), 16) * 16;
+  const int64_t buffer_elements =
+      plan.joined ? kTileRows * plan.padded_length(layout.axes[1].count, layout.axes[2].count) : 0;
+  const int64_t block_cost = layout.axes[0].count * layout.axes[1].count * layout.axes[2].count * cost;
+  const int64_t blocks = layout.count();
+  parallel_for(c.images * c.groups * blocks, max<int64_t>(1, kConvGrain / block_cost), [&](int64_t begin, int64_t end) {
+    const Scratch scratch(static_cast<std::size_t>(packed_elements + buffer_elements) * sizeof(T));
+    T* packed = scratch.as<T>();
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t image = unit / blocks / c.groups, group = unit / blocks % c.groups;
+      const BlockOrigin origin(layout, unit % blocks);
+      const int64_t start = (image * c.groups + group) * c.in * plane;
+      pack_block(c.axis, layout, origin, c.mode, c.x + start, c.mask ? c.mask + start : nullptr, plane, c.in, packed);
+      correlate_block(c, layout, origin, plan, group, packed, weight_scratch.as<T>() + group * c.out * taps, row_tiles,
+                      offset_scratch.as<int64_t>(), taps, c.y + image * c.y_image + group * c.out * c.y_channel,
+                      packed + packed_elements);
+    }
+  });
+}
+
+template void correlate<float>(const Correlation<float>&);
+template void correlate<double>(const Correlation<double>&);
+
+}  // namespace reel::cpu::REEL_CPU_ISA

@@ -1,0 +1,126 @@
+#pragma once
+
+#include "reel/backends/cpu/kernel.h"
+#include "reel/core/ops.h"
+
+/// Where a convolution keeps its input while it works on it. The outputs are cut into blocks; the input that one block
+/// needs is copied ("packed") with its padding, so that the kernels know neither borders nor strides: output o takes tap k
+/// from position base(k) + o, along each axis, always.
+namespace reel::cpu::REEL_CPU_ISA {
+
+/// One axis of a correlation: output o takes input o * stride + k * dilation - padding for k = 0 .. kernel - 1.
+/// The padding may be negative, and the outputs may reach beyond the input on either side: what is not there is 0.
+struct ConvAxis {
+  int64_t input = 1, output = 1, kernel = 1, stride = 1, dilation = 1, padding = 0;
+};
+
+/// The positions along one axis for `count` consecutive outputs: `runs` runs of `length` positions each, and from one
+/// position of a run to the next the input moves on by the stride. Either there is a run for each remainder of the input's
+/// index divided by the stride, which taps share, or, where it is shorter (large dilation, few outputs), a run per tap.
+struct AxisLayout {
+  int64_t count = 1, runs = 1, length = 1;
+  int64_t run_step = 1;  // input elements between the first positions of two runs
+  bool run_per_tap = false;
+
+  REEL_INLINE int64_t positions() const { return runs * length; }
+  REEL_INLINE int64_t run_of(const ConvAxis& axis, int64_t k) const {
+    return run_per_tap ? k : k * axis.dilation % axis.stride;
+  }
+  /// Tap k's position within its run for the first output.
+  REEL_INLINE int64_t shift_of(const ConvAxis& axis, int64_t k) const {
+    return run_per_tap ? 0 : k * axis.dilation / axis.stride;
+  }
+};
+
+REEL_INLINE AxisLayout axis_layout(const ConvAxis& axis, int64_t count) {
+  AxisLayout layout;
+  layout.count = count;
+  const int64_t shared = count + (axis.kernel - 1) * axis.dilation / axis.stride;
+  if (axis.kernel * count < axis.stride * shared) {
+    layout.runs = axis.kernel;
+    layout.length = count;
+    layout.run_step = axis.dilation;
+    layout.run_per_tap = true;
+  } else {
+    layout.runs = axis.stride;
+    layout.length = shared;
+  }
+  return layout;
+}
+
+/// The input index that padding makes of index i: itself, its mirror image (the edge element repeated), or -1 for a zero.
+REEL_INLINE int64_t padded_index(int64_t i, int64_t size, PaddingMode mode) {
+  if (i >= 0 && i < size) return i;
+  if (mode == PaddingMode::zero) return -1;
+  i = i < 0 ? -1 - i : 2 * size - 1 - i;
+  return i >= 0 && i < size ? i : -1;  // beyond the mirror image: such positions serve outputs that do not exist
+}
+
+/// How the outputs of one image are cut into blocks, and the layout of a block's packed input: [channel][run of the last
+/// axis][position on axis 0][position on axis 1][position in the run]. Depends on sizes only.
+struct BlockLayout {
+  AxisLayout axes[3];
+  int64_t blocks[3];  // along each axis
+  int64_t pitch;      // elements between neighbours on axis 1
+  int64_t channel;    // elements between channels
+
+  REEL_INLINE int64_t count() const { return blocks[0] * blocks[1] * blocks[2]; }
+
+  /// Position of tap (k0, k1, k2) of channel 0 for a block's first output.
+  REEL_INLINE int64_t tap(const ConvAxis (&axis)[3], int64_t k0, int64_t k1, int64_t k2) const {
+    const int64_t p0 = axes[0].run_of(axis[0], k0) * axes[0].length + axes[0].shift_of(axis[0], k0);
+    const int64_t p1 = axes[1].run_of(axis[1], k1) * axes[1].length + axes[1].shift_of(axis[1], k1);
+    const int64_t run = axes[2].run_of(axis[2], k2);
+    return ((run * axes[0].positions() + p0) * axes[1].positions() + p1) * pitch + axes[2].shift_of(axis[2], k2);
+  }
+};
+
+/// Where each tap of each channel lies in the packed block, for the first output: offset [channels, taps].
+REEL_INLINE void tap_offsets(const ConvAxis (&axis)[3], const BlockLayout& layout, int64_t channels, int64_t* offset) {
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t k0 = 0; k0 < axis[0].kernel; ++k0) {
+      for (int64_t k1 = 0; k1 < axis[1].kernel; ++k1) {
+        for (int64_t k2 = 0; k2 < axis[2].kernel; ++k2) {
+          *offset++ = c * layout.channel + layout.tap(axis, k0, k1, k2);
+        }
+      }
+    }
+  }
+}
+
+/// A block's cost in fused multiply-adds that is worth a task of its own, about 5 us.
+inline constexpr int64_t kConvGrain = 262144;
+/// Elements of a packed block should stay in the second-level cache.
+inline constexpr int64_t kConvBlockBytes = 384 * 1024;
+
+/// `cost` is that of one output position, over all output channels.
+REEL_INLINE BlockLayout block_layout(const ConvAxis (&axis)[3], int64_t channels, int64_t cost, int64_t element_bytes) {
+  int64_t counts[3] = {axis[0].output, axis[1].output, axis[2].output};
+  BlockLayout block;
+  const auto lay_out = [&] {
+    for (int a = 0; a < 3; ++a) block.axes[a] = axis_layout(axis[a], counts[a]);
+    block.pitch = block.axes[2].length;
+    block.channel = block.axes[2].runs * block.axes[0].positions() * block.axes[1].positions() * block.pitch;
+  };
+  const auto too_large = [&] { return channels * block.channel * element_bytes > kConvBlockBytes; };
+  const auto too_long = [&] { return counts[0] * counts[1] * counts[2] > max<int64_t>(1, kConvGrain / cost); };
+  // Short blocks pack their borders again and again, so first only down to these sizes, then to what fits the cache.
+  const int64_t least[2][3] = {{4, 4, 512}, {1, 1, 64}};
+  lay_out();
+  for (int round = 0; round < 2; ++round) {
+    for (int a = 0; a < 3; ++a) {
+      while (counts[a] > least[round][a] && (too_large() || (round == 0 && too_long()))) {
+        counts[a] = max(least[round][a], ceil_div(counts[a], 2));
+        lay_out();
+      }
+    }
+  }
+  for (int a = 0; a < 3; ++a) block.blocks[a] = ceil_div(axis[a].output, counts[a]);
+  // Channels that are a power of two apart would fight for the same sets of the cache.
+  constexpr int64_t line = 16;
+  block.channel = ceil_div(block.channel, line) * line;
+  if (block.channel % (16 * line) == 0) block.channel += line;
+  return block;
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA

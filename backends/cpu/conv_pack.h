@@ -1,0 +1,146 @@
+#pragma once
+
+#include "reel/backends/cpu/conv_layout.h"
+#include "reel/backends/cpu/simd.h"
+
+/// Copies the input of one block into its packed layout.
+namespace reel::cpu::REEL_CPU_ISA {
+
+/// x, or with the saved output y of a relu: 0 where y <= 0, so that NaN counts as positive.
+template <class T>
+REEL_INLINE T relu_masked(T x, const T* y) {
+  return y != nullptr && *y <= 0 ? T(0) : x;
+}
+template <class T>
+REEL_INLINE Vec<T> relu_masked(Vec<T> x, Vec<T> y) {
+  return {y.raw <= Vec<T>::zero().raw ? Vec<T>::zero().raw : x.raw};
+}
+
+/// to[0 .. n) = x[0 .. n), masked by y if that is not null. May write up to a vector beyond to[n - 1].
+template <class T>
+REEL_INLINE void copy_masked(const T* x, const T* y, int64_t n, T* to) {
+  using V = Vec<T>;
+  int64_t i = 0;
+  if (y == nullptr) {
+    for (; i + V::width <= n; i += V::width) V::load(x + i).store(to + i);
+    if (i < n) V::load(x + i, V::first(n - i)).store(to + i);
+  } else {
+    for (; i + V::width <= n; i += V::width) relu_masked(V::load(x + i), V::load(y + i)).store(to + i);
+    if (i < n) relu_masked(V::load(x + i, V::first(n - i)), V::load(y + i, V::first(n - i))).store(to + i);
+  }
+}
+
+/// to[0 .. n) = 0; may write up to a vector more.
+template <class T>
+REEL_INLINE void fill_zero(T* to, int64_t n) {
+  for (int64_t i = 0; i < n; i += Vec<T>::width) Vec<T>::zero().store(to + i);
+}
+
+/// How the rows of a block's outputs become vectors. Narrow images: all rows of a plane as one run, with the positions
+/// between them as rubbish that nobody reads. Wide ones, and where that costs no less: row by row.
+template <class T>
+struct RunPlan {
+  bool joined;
+  int64_t pitch;
+
+  REEL_INLINE RunPlan(const BlockLayout& layout, bool must_join) : pitch(layout.pitch) {
+    const int64_t rows = layout.axes[1].count, columns = layout.axes[2].count;
+    const int64_t apart = rows * ceil_div(columns, Vec<T>::width);
+    joined = must_join || 8 * ceil_div((rows - 1) * pitch + columns, Vec<T>::width) < 7 * apart;
+  }
+  /// Positions of one run of a block with this many rows and columns.
+  REEL_INLINE int64_t length(int64_t rows, int64_t columns) const {
+    return joined ? (rows - 1) * pitch + columns : columns;
+  }
+  /// The same in whole vectors.
+  REEL_INLINE int64_t padded_length(int64_t rows, int64_t columns) const {
+    return ceil_div(length(rows, columns), Vec<T>::width) * Vec<T>::width;
+  }
+};
+
+/// Which block of which axes, and where it starts.
+struct BlockOrigin {
+  int64_t first[3];  // the block's first output along each axis
+
+  REEL_INLINE BlockOrigin(const BlockLayout& layout, int64_t block) {
+    for (int a = 2; a >= 0; --a) {
+      first[a] = block % layout.blocks[a] * layout.axes[a].count;
+      block /= layout.blocks[a];
+    }
+  }
+  /// The block's outputs along an axis; the last block may be shorter than the others.
+  REEL_INLINE int64_t count(const BlockLayout& layout, const ConvAxis& axis, int a) const {
+    return min(layout.axes[a].count, axis.output - first[a]);
+  }
+};
+
+/// One run of `length` positions along the last axis, the first of which is input element `start` of the row x (and of y,
+/// for the relu mask, or null). May write up to a vector beyond the run.
+template <class T>
+REEL_INLINE void pack_run(const T* x, const T* y, const ConvAxis& axis, int64_t start, int64_t length, PaddingMode mode,
+                          T* to) {
+  if (axis.stride == 1) {
+    // Padding, the row itself, padding, from left to right, so that what spills is overwritten.
+    const int64_t before = max<int64_t>(0, min(length, -start));
+    const int64_t end = max(before, min(length, axis.input - start));
+    if (mode == PaddingMode::zero) {
+      fill_zero(to, before);
+      if (end > before) copy_masked(x + start + before, y ? y + start + before : y, end - before, to + before);
+      fill_zero(to + end, length - end);
+      return;
+    }
+    if (end > before) copy_masked(x + start + before, y ? y + start + before : y, end - before, to + before);
+    const auto mirror = [&](int64_t q) {
+      const int64_t i = padded_index(start + q, axis.input, mode);
+      to[q] = i < 0 ? T(0) : relu_masked(x[i], y ? y + i : y);
+    };
+    for (int64_t q = 0; q < before; ++q) mirror(q);
+    for (int64_t q = end; q < length; ++q) mirror(q);
+    return;
+  }
+  for (int64_t q = 0; q < length; ++q) {
+    const int64_t i = padded_index(start + q * axis.stride, axis.input, mode);
+    to[q] = i < 0 ? T(0) : relu_masked(x[i], y ? y + i : y);
+  }
+}
+
+/// Elements that a packed block needs, with room for what runs spill and for vectors that reach beyond its end.
+template <class T>
+REEL_INLINE int64_t packed_size(const BlockLayout& layout, int64_t channels) {
+  return channels * layout.channel + 2 * Vec<T>::width;
+}
+
+/// x: `channels` planes of one image, `plane` elements apart; y: the same for the relu mask, or null.
+template <class T>
+void pack_block(const ConvAxis (&axis)[3], const BlockLayout& layout, const BlockOrigin& origin, PaddingMode mode,
+                const T* x, const T* y, int64_t plane, int64_t channels, T* packed) {
+  const AxisLayout(&axes)[3] = layout.axes;
+  const auto first = [&](int a) { return origin.first[a] * axis[a].stride - axis[a].padding; };
+  const auto input_index = [&](int a, int64_t run, int64_t q) {
+    return padded_index(first(a) + run * axes[a].run_step + q * axis[a].stride, axis[a].input, mode);
+  };
+  for (int64_t c = 0; c < channels; ++c) {
+    T* to = packed + c * layout.channel;
+    for (int64_t run = 0; run < axes[2].runs; ++run) {
+      const int64_t start = first(2) + run * axes[2].run_step;
+      for (int64_t run0 = 0; run0 < axes[0].runs; ++run0) {
+        for (int64_t q0 = 0; q0 < axes[0].length; ++q0) {
+          const int64_t i0 = input_index(0, run0, q0);
+          for (int64_t run1 = 0; run1 < axes[1].runs; ++run1) {
+            for (int64_t q1 = 0; q1 < axes[1].length; ++q1, to += layout.pitch) {
+              const int64_t i1 = input_index(1, run1, q1);
+              if (i0 < 0 || i1 < 0) {
+                fill_zero(to, layout.pitch);
+                continue;
+              }
+              const int64_t row = c * plane + (i0 * axis[1].input + i1) * axis[2].input;
+              pack_run(x + row, y ? y + row : y, axis[2], start, layout.pitch, mode, to);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA

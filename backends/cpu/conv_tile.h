@@ -1,0 +1,103 @@
+#pragma once
+
+#include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/simd.h"
+
+/// The inner kernel of correlations: a few output channels ("rows") times a few vectors of neighbouring positions in
+/// registers. Each output element is one fma chain over the taps in their order, from the bias (or 0) on, wherever its
+/// tile begins and however wide it is, so that tiles may be chosen for speed alone.
+namespace reel::cpu::REEL_CPU_ISA {
+
+/// The tile's sums need rows * vectors registers, its inputs `vectors`, and a weight one (a product one more on v2).
+#if defined(REEL_SIMD_AVX512)
+inline constexpr int kTileRows = 8;
+inline constexpr int kTileVectors[kTileRows] = {8, 8, 6, 6, 4, 4, 3, 3};
+#elif defined(__AVX2__)
+inline constexpr int kTileRows = 6;
+inline constexpr int kTileVectors[kTileRows] = {8, 4, 3, 3, 2, 2};
+#else
+inline constexpr int kTileRows = 4;
+inline constexpr int kTileVectors[kTileRows] = {6, 4, 3, 2};
+#endif
+
+/// Tile t of `count` even tiles over `total` things begins here.
+REEL_INLINE int64_t tile_begin(int64_t total, int64_t count, int64_t t) { return total * t / count; }
+
+template <class T>
+struct TileArguments {
+  const T* weight;        // [taps, rows]
+  const T* x;             // packed; position 0 of the tile
+  const int64_t* offset;  // [taps]: from x to the tap's element
+  int64_t taps;
+  const T* bias;  // [rows] or null
+  bool relu;
+  T* y;           // position 0 of the first row
+  int64_t y_row;  // elements between rows
+  int64_t last;   // lanes of the last vector to write, 1 .. width
+};
+
+template <class T, int rows, int vectors>
+void tile(const TileArguments<T>& a) {
+  using V = Vec<T>;
+  V sum[rows][vectors];
+  for (int r = 0; r < rows; ++r) {
+    const V start = a.bias != nullptr ? V::broadcast(a.bias[r]) : V::zero();
+    for (int v = 0; v < vectors; ++v) sum[r][v] = start;
+  }
+  const T* weight = a.weight;
+  for (int64_t t = 0; t < a.taps; ++t, weight += rows) {
+    const T* x = a.x + a.offset[t];
+    V in[vectors];
+    for (int v = 0; v < vectors; ++v) in[v] = V::load(x + v * V::width);
+    for (int r = 0; r < rows; ++r) {
+      const V w = V::broadcast(weight[r]);
+      for (int v = 0; v < vectors; ++v) sum[r][v] = fma(w, in[v], sum[r][v]);
+    }
+  }
+  if (a.relu) {
+    for (int r = 0; r < rows; ++r) {
+      for (int v = 0; v < vectors; ++v) sum[r][v] = relu(sum[r][v]);
+    }
+  }
+  const auto mask = V::first(a.last);
+  for (int r = 0; r < rows; ++r) {
+    T* y = a.y + r * a.y_row;
+    for (int v = 0; v + 1 < vectors; ++v) sum[r][v].store(y + v * V::width);
+    if (a.last == V::width) {
+      sum[r][vectors - 1].store(y + (vectors - 1) * V::width);
+    } else {
+      sum[r][vectors - 1].store(y + (vectors - 1) * V::width, mask);
+    }
+  }
+}
+
+/// Calls tile<T, rows, vectors> for sizes known only at run time: 1 .. kTileRows, 1 .. kTileVectors[rows - 1].
+template <class T, int rows = kTileRows, int vectors = kTileVectors[rows - 1]>
+REEL_INLINE void call_tile(int64_t row_count, int64_t vector_count, const TileArguments<T>& a) {
+  if (row_count < rows) {
+    if constexpr (rows > 1) call_tile<T, rows - 1>(row_count, vector_count, a);
+  } else if (vector_count < vectors) {
+    if constexpr (vectors > 1) call_tile<T, rows, vectors - 1>(row_count, vector_count, a);
+  } else {
+    tile<T, rows, vectors>(a);
+  }
+}
+
+/// `rows` rows over `n` neighbouring positions.
+template <class T>
+REEL_INLINE void correlate_run(int64_t rows, int64_t n, TileArguments<T> a) {
+  constexpr int64_t width = Vec<T>::width;
+  const int64_t vectors = ceil_div(n, width);
+  const int64_t tiles = ceil_div(vectors, kTileVectors[rows - 1]);
+  const T* x = a.x;
+  T* y = a.y;
+  for (int64_t t = 0; t < tiles; ++t) {
+    const int64_t begin = tile_begin(vectors, tiles, t), end = tile_begin(vectors, tiles, t + 1);
+    a.x = x + begin * width;
+    a.y = y + begin * width;
+    a.last = min(width, n - (end - 1) * width);
+    call_tile<T>(rows, end - begin, a);
+  }
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA

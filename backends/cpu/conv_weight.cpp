@@ -1,0 +1,220 @@
+// The gradients of a convolution's weight and bias: for each output channel and tap a dot product of dz with the input as
+// that tap sees it, over all positions of all images. Positions run along the vectors; several channels and taps share
+// what is in registers. The work is cut into chunks of images and blocks by size alone; each chunk sums for itself, and the
+// chunks' sums are added in their order, so that the result does not depend on the number of threads.
+
+#include "reel/backends/cpu/conv_pack.h"
+#include "reel/backends/cpu/conv_tile.h"
+#include "reel/backends/cpu/conv_weight_tile.h"
+#include "reel/backends/cpu/cpu_ops.h"
+
+namespace reel::cpu::REEL_CPU_ISA {
+namespace {
+
+/// A tile's sums across lanes cost about as much as this many vectors of positions: a unit of work should have more.
+constexpr int64_t kUnitVectors = 32;
+constexpr int64_t kPartialBytes = 32 << 20;
+constexpr int64_t kMostPartials = 64, kLeastPartials = 4;
+
+template <class T>
+struct WeightPass {
+  const Conv& conv;
+  const T* x;
+  const T* dy;
+  const T* relu_output;  // or null
+  ConvAxis axis[3];
+  int64_t in, out, taps;  // of one group; taps counts those of all its channels
+  int64_t x_plane, dy_plane;
+  BlockLayout layout;
+  RunPlan<T> plan;
+  int64_t unit_images;  // images that are worked on together; more than one only if each is a single block
+
+  WeightPass(const Conv& conv_, const T* x_, const T* dy_, const T* relu_output_)
+      : conv(conv_), x(x_), dy(dy_), relu_output(relu_output_), layout(lay_out()), plan(layout, false) {
+    const int64_t rows = layout.axes[1].count, columns = layout.axes[2].count;
+    const int64_t image_vectors = layout.axes[0].count * runs(rows) * plan.padded_length(rows, columns) / Vec<T>::width;
+    const int64_t image_bytes = (in * layout.channel + out * image_vectors * Vec<T>::width) * sizeof(T);
+    unit_images = 1;
+    if (layout.count() == 1) {
+      const int64_t wanted = ceil_div(kUnitVectors, image_vectors);
+      unit_images = max<int64_t>(1, min(conv.batch, min(wanted, kConvBlockBytes / max<int64_t>(1, image_bytes))));
+    }
+  }
+
+  int64_t runs(int64_t rows) const { return plan.joined ? 1 : rows; }
+  int64_t cost() const { return taps * out + 8 * (in + out); }  // of one position
+  int64_t units() const { return ceil_div(conv.batch, unit_images) * layout.count(); }
+  int64_t unit_cost() const {
+    return unit_images * layout.axes[0].count * layout.axes[1].count * layout.axes[2].count * cost();
+  }
+
+  // Elements of the scratch memory of a unit: x, then dz.
+  int64_t packed_x() const { return ceil_div(unit_images * in * layout.channel + 2 * Vec<T>::width, 16) * 16; }
+  int64_t packed_dz() const {
+    const int64_t rows = layout.axes[1].count, columns = layout.axes[2].count;
+    return out * unit_images * layout.axes[0].count * runs(rows) * plan.padded_length(rows, columns) +
+           2 * Vec<T>::width;
+  }
+  int64_t masks() const { return plan.padded_length(layout.axes[1].count, layout.axes[2].count) / Vec<T>::width; }
+
+  /// dz of one channel's planes of a block: each plane one joined run, or a run per row, all else 0.
+  T* pack_dz(int64_t start, const BlockOrigin& origin, int64_t planes, int64_t rows, int64_t columns, T* to) const {
+    const int64_t length = plan.padded_length(rows, columns);
+    for (int64_t p = 0; p < planes; ++p) {
+      T* const plane = to;
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t row =
+            start + ((origin.first[0] + p) * conv.output[1] + origin.first[1] + r) * conv.output[2] + origin.first[2];
+        copy_masked(dy + row, relu_output ? relu_output + row : nullptr, columns, to);
+        const int64_t end = plan.joined ? (r + 1 < rows ? plan.pitch : plane + length - to) : length;
+        fill_zero(to + columns, end - columns);
+        to += end;
+      }
+    }
+    return to;
+  }
+
+  /// Adds one unit's part to sums [out, taps] and, if not null, bias_sums [out].
+  void add_unit(int64_t group, int64_t unit, const int64_t* offset, T* packed, T* dz, LaneMask<T>* mask, T* sums,
+                T* bias_sums) const {
+    const int64_t first_image = unit / layout.count() * unit_images;
+    const BlockOrigin origin(layout, unit % layout.count());
+    const int64_t rows = origin.count(layout, axis[1], 1), columns = origin.count(layout, axis[2], 2);
+    WeightBlock<T> block;
+    block.x = packed;
+    block.dz = dz;
+    block.mask = mask;
+    block.images = min(unit_images, conv.batch - first_image);
+    block.planes = origin.count(layout, axis[0], 0);
+    block.runs = runs(rows);
+    block.vectors = plan.padded_length(rows, columns) / Vec<T>::width;
+    block.x_image = in * layout.channel;
+    block.x_plane = layout.axes[1].positions() * layout.pitch;
+    block.x_run = layout.pitch;
+    block.dz_row = block.images * block.planes * block.runs * block.vectors * Vec<T>::width;
+
+    for (int64_t image = 0; image < block.images; ++image) {
+      const int64_t start = ((first_image + image) * conv.groups + group) * in * x_plane;
+      pack_block<T>(axis, layout, origin, conv.mode, x + start, nullptr, x_plane, in, packed + image * block.x_image);
+    }
+    T* to = dz;
+    for (int64_t o = 0; o < out; ++o) {
+      for (int64_t image = 0; image < block.images; ++image) {
+        const int64_t start = (((first_image + image) * conv.groups + group) * out + o) * dy_plane;
+        to = pack_dz(start, origin, block.planes, rows, columns, to);
+      }
+    }
+    set_masks(plan.length(rows, columns), columns, block.vectors, mask);
+
+    const int64_t row_tiles = ceil_div(out, kWeightRows);
+    for (int64_t tile = 0; tile < row_tiles; ++tile) {
+      const int64_t o = tile_begin(out, row_tiles, tile), tile_rows = tile_begin(out, row_tiles, tile + 1) - o;
+      const int64_t tap_tiles = ceil_div(taps, kWeightTaps[tile_rows - 1]);
+      for (int64_t tap_tile = 0; tap_tile < tap_tiles; ++tap_tile) {
+        const int64_t t = tile_begin(taps, tap_tiles, tap_tile);
+        call_weight_tile<T>(tile_rows, tile_begin(taps, tap_tiles, tap_tile + 1) - t, block, dz + o * block.dz_row,
+                            offset + t, sums + o * taps + t, taps);
+      }
+    }
+    if (bias_sums == nullptr) return;
+    for (int64_t o = 0; o < out; ++o) bias_sums[o] += sum_vectors(dz + o * block.dz_row, block.dz_row);
+  }
+
+ private:
+  BlockLayout lay_out() {
+    in = conv.in / conv.groups;
+    out = conv.out / conv.groups;
+    taps = in;
+    x_plane = dy_plane = 1;
+    for (int a = 0; a < 3; ++a) {
+      axis[a] = {conv.input[a], conv.output[a], conv.kernel[a], conv.stride[a], conv.dilation[a], conv.padding[a]};
+      taps *= conv.kernel[a];
+      x_plane *= conv.input[a];
+      dy_plane *= conv.output[a];
+    }
+    return block_layout(axis, in + out, cost(), sizeof(T));
+  }
+
+  void set_masks(int64_t length, int64_t columns, int64_t vectors, LaneMask<T>* mask) const {
+    int64_t column = 0;
+    for (int64_t v = 0; v < vectors; ++v) {
+      for (int lane = 0; lane < Vec<T>::width; ++lane) {
+        mask[v].set(lane, column < columns && v * Vec<T>::width + lane < length);
+        if (++column == plan.pitch) column = 0;
+      }
+    }
+  }
+};
+
+template <class T>
+REEL_INLINE void set_zero(T* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = 0;
+}
+
+/// y[i] = x[0][i] + x[1][i] + ...; x [parts, n] with parts `stride` elements apart.
+template <class T>
+void add_parts(const T* x, int64_t parts, int64_t stride, int64_t n, T* y) {
+  parallel_for(n, even_chunk(n, max<int64_t>(1024, kGrain / parts)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) y[i] = x[i];
+    for (int64_t part = 1; part < parts; ++part) {
+      const T* from = x + part * stride;
+      for (int64_t i = begin; i < end; ++i) y[i] += from[i];
+    }
+  });
+}
+
+template <class T>
+void backward_weight(const Conv& conv, const T* x, const T* dy, const T* relu_output, T* dweight, T* dbias) {
+  const int64_t outputs = conv.output[0] * conv.output[1] * conv.output[2];
+  const int64_t weights = conv.out * (conv.in / conv.groups) * conv.kernel[0] * conv.kernel[1] * conv.kernel[2];
+  if (conv.batch * conv.out * outputs == 0) {
+    set_zero(dweight, weights);
+    if (dbias != nullptr) set_zero(dbias, conv.out);
+    return;
+  }
+  const WeightPass<T> pass(conv, x, dy, relu_output);
+  const Scratch offsets(static_cast<std::size_t>(pass.taps) * sizeof(int64_t));
+  tap_offsets(pass.axis, pass.layout, pass.in, offsets.as<int64_t>());
+
+  const int64_t units = pass.units();
+  const int64_t most = kPartialBytes / (weights * static_cast<int64_t>(sizeof(T)) + 1);
+  const int64_t chunk = max(ceil_div(units, max(kLeastPartials, min(kMostPartials, most))),
+                            max<int64_t>(1, kConvGrain / pass.unit_cost()));
+  const int64_t parts = ceil_div(units, chunk);
+  const int64_t part_size = weights + conv.out;  // [weights], [out] of each part; a single part is the result
+  const Scratch partials(parts > 1 ? static_cast<std::size_t>(parts * part_size) * sizeof(T) : 0);
+  const int64_t task_cost = min(chunk, units) * pass.unit_cost();
+  parallel_for(parts * conv.groups, max<int64_t>(1, kConvGrain / task_cost), [&](int64_t begin, int64_t end) {
+    const Scratch packed(static_cast<std::size_t>(pass.packed_x() + pass.packed_dz()) * sizeof(T));
+    const Scratch masks(static_cast<std::size_t>(pass.masks()) * sizeof(LaneMask<T>));
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t group = task % conv.groups, part = task / conv.groups;
+      T* sums = (parts > 1 ? partials.as<T>() + part * part_size : dweight) + group * pass.out * pass.taps;
+      set_zero(sums, pass.out * pass.taps);
+      T* bias_sums = nullptr;
+      if (dbias != nullptr) {
+        bias_sums = (parts > 1 ? partials.as<T>() + part * part_size + weights : dbias) + group * pass.out;
+        set_zero(bias_sums, pass.out);
+      }
+      for (int64_t unit = part * chunk; unit < min(units, (part + 1) * chunk); ++unit) {
+        pass.add_unit(group, unit, offsets.as<int64_t>(), packed.as<T>(), packed.as<T>() + pass.packed_x(),
+                      masks.as<LaneMask<T>>(), sums, bias_sums);
+      }
+    }
+  });
+  if (parts == 1) return;
+  add_parts(partials.as<T>(), parts, part_size, weights, dweight);
+  if (dbias != nullptr) add_parts(partials.as<T>() + weights, parts, part_size, conv.out, dbias);
+}
+
+}  // namespace
+
+void CpuOps::conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
+                                  const Array& dweight, const Array* dbias) {
+  dispatch_floating(dweight.dtype, [&]<class T>() {
+    backward_weight(conv, x.as<T>(), dy.as<T>(), relu_output != nullptr ? relu_output->as<T>() : nullptr,
+                    dweight.as<T>(), dbias != nullptr ? dbias->as<T>() : nullptr);
+  });
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA
