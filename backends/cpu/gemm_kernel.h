@@ -1,0 +1,162 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "reel/backends/cpu/simd.h"
+
+/// The innermost part of the matrix product: a tile of c is held in registers while k runs once from begin to end, so that
+/// every element of c is one fma chain in ascending k. Tiles of all heights and widths do the same per element; which one
+/// computed an element does not show in its bits.
+namespace reel::cpu::REEL_CPU_ISA {
+
+/// The tallest tile of one or two registers' width. rows x vectors accumulators, a row of b and one broadcast element of a
+/// must fit the register file (32 registers with AVX-512, else 16).
+template <int vectors>
+inline constexpr int kTileRows =
+#if defined(REEL_SIMD_AVX512)
+    14;
+#elif defined(__FMA__)
+    vectors == 1 ? 12 : 6;
+#else
+    vectors == 1 ? 8 : 4;
+#endif
+
+/// One tile: c[i, j] = sum over k of a(i, k) b[k, j], from c on if `load_c`; then the bias and ReLU. Strides in elements.
+template <class T>
+struct Tile {
+  std::int64_t k;
+  const T* a;
+  std::int64_t a_stride;  // between rows, or between columns, see ALayout
+  const T* b;
+  std::int64_t b_stride;  // between rows
+  T* c;
+  std::int64_t c_stride;  // between rows
+  std::int64_t columns;   // of c, up to the tile's width
+  const T* bias;          // at the tile's first column, or null
+  bool load_c;
+  bool relu;
+};
+
+/// `rows`: the elements of a row of a are adjacent, as stored [m, k]. `columns`: those of a column, as stored [k, m] or
+/// packed.
+enum class ALayout { rows, columns };
+
+/// The elements of column k of a, k = 0, 1, ...
+template <class T, int rows, ALayout layout>
+struct ColumnOfA;
+
+template <class T, int rows>
+struct ColumnOfA<T, rows, ALayout::columns> {
+  const char* p;
+  std::int64_t stride;
+  REEL_INLINE ColumnOfA(const T* a, std::int64_t a_stride)
+      : p(reinterpret_cast<const char*>(a)), stride(a_stride * static_cast<std::int64_t>(sizeof(T))) {}
+  REEL_INLINE T operator[](int i) const { return reinterpret_cast<const T*>(p)[i]; }
+  REEL_INLINE void next() { p += stride; }
+};
+
+// One pointer for every three rows: an x86 address takes 0, 1 or 2 times the stride on top at no cost.
+template <class T, int rows>
+struct ColumnOfA<T, rows, ALayout::rows> {
+  static constexpr int kPointers = (rows + 2) / 3;
+  const char* p[kPointers];
+  std::int64_t stride;
+  REEL_INLINE ColumnOfA(const T* a, std::int64_t a_stride) : stride(a_stride * static_cast<std::int64_t>(sizeof(T))) {
+#pragma GCC unroll 16
+    for (int g = 0; g < kPointers; ++g) p[g] = reinterpret_cast<const char*>(a) + 3 * g * stride;
+  }
+  REEL_INLINE T operator[](int i) const { return *reinterpret_cast<const T*>(p[i / 3] + i % 3 * stride); }
+  REEL_INLINE void next() {
+#pragma GCC unroll 16
+    for (int g = 0; g < kPointers; ++g) p[g] += sizeof(T);
+  }
+};
+
+/// Registers v = 0 .. vectors - 1 of a row; with `masked` only the last one's lanes in `mask`.
+template <class V, int vectors, bool masked, class T>
+REEL_INLINE V load_row(const T* p, int v, typename V::Mask mask) {
+  if (masked && v == vectors - 1) return V::load(p + v * V::width, mask);
+  return V::load(p + v * V::width);
+}
+
+template <class T, int bytes, int rows, int vectors, ALayout layout, bool masked>
+void compute_tile(const Tile<T>& tile) {
+  using V = Vec<T, bytes>;
+  const auto mask = V::first(tile.columns - (vectors - 1) * V::width);
+
+  V acc[rows][vectors];
+  if (tile.load_c) {
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) acc[i][v] = load_row<V, vectors, masked>(tile.c + i * tile.c_stride, v, mask);
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) acc[i][v] = V::zero();
+  }
+
+  ColumnOfA<T, rows, layout> a(tile.a, tile.a_stride);
+  const T* b = tile.b;
+  for (std::int64_t k = tile.k; k > 0; --k) {
+    V b_row[vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) b_row[v] = load_row<V, vectors, masked>(b, v, mask);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      const V a_i = V::broadcast(a[i]);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) acc[i][v] = fma(a_i, b_row[v], acc[i][v]);
+    }
+    a.next();
+    b += tile.b_stride;
+  }
+
+  if (tile.bias != nullptr) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      const V bias = load_row<V, vectors, masked>(tile.bias, v, mask);
+#pragma GCC unroll 16
+      for (int i = 0; i < rows; ++i) acc[i][v] = acc[i][v] + bias;
+    }
+  }
+  if (tile.relu) {
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) acc[i][v] = relu(acc[i][v]);
+  }
+  T* c = tile.c;
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i, c += tile.c_stride)
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      if (masked && v == vectors - 1) {
+        acc[i][v].store(c + v * V::width, mask);
+      } else {
+        acc[i][v].store(c + v * V::width);
+      }
+    }
+}
+
+template <class T>
+using TileFunction = void (*)(const Tile<T>&);
+
+template <class T, int bytes, int vectors, ALayout layout, bool masked>
+struct TileTable {
+  TileFunction<T> by_rows[kTileRows<vectors>];  // at rows - 1
+
+  template <int... i>
+  static constexpr TileTable make(std::integer_sequence<int, i...>) {
+    return {{&compute_tile<T, bytes, i + 1, vectors, layout, masked>...}};
+  }
+};
+
+/// compute_tile for all heights.
+template <class T, int bytes, int vectors, ALayout layout, bool masked>
+inline constexpr auto kTiles =
+    TileTable<T, bytes, vectors, layout, masked>::make(std::make_integer_sequence<int, kTileRows<vectors>>());
+
+}  // namespace reel::cpu::REEL_CPU_ISA

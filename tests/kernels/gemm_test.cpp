@@ -1,0 +1,360 @@
+// The CPU's matrix product against a plain chain of multiply-adds: the contract of Gemm is that every element has exactly
+// these bits, whatever the sizes, layouts, neighbours and threads, so nearly all comparisons here are exact.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "reel/backends/cpu/cpu.h"
+#include "reel/core/ops.h"
+#include "reel/core/parallel.h"
+
+namespace reel {
+namespace {
+
+/// Sizes, layouts and options of one call; `pad_*` makes rows longer than they need to be.
+struct Case {
+  std::int64_t m = 1, n = 1, k = 1, batch = 1;
+  bool trans_a = false, trans_b = false;
+  std::int64_t pad_a = 0, pad_b = 0, pad_c = 0;
+  bool share_a = false, share_b = false;  // one matrix for the whole batch
+  bool bias = false, relu = false, accumulate = false;
+
+  std::string str() const {
+    return "m " + std::to_string(m) + " n " + std::to_string(n) + " k " + std::to_string(k) + " batch " +
+           std::to_string(batch) + (trans_a ? " trans_a" : "") + (trans_b ? " trans_b" : "") + " pads " +
+           std::to_string(pad_a) + " " + std::to_string(pad_b) + " " + std::to_string(pad_c) +
+           (share_a ? " share_a" : "") + (share_b ? " share_b" : "") + (bias ? " bias" : "") + (relu ? " relu" : "") +
+           (accumulate ? " accumulate" : "");
+  }
+};
+
+/// What a sentinel holds: a value that no product gives.
+template <class T>
+constexpr T kSentinel = static_cast<T>(-12345.5);
+
+/// The contract, where the instruction set has fma ...
+template <class T>
+__attribute__((target("fma"))) T fused_chain(std::int64_t k, const T* a, std::int64_t a_step, const T* b,
+                                             std::int64_t b_step, T sum) {
+  for (; k > 0; --k, a += a_step, b += b_step) sum = std::fma(*a, *b, sum);
+  return sum;
+}
+/// ... and where it has none.
+template <class T>
+T plain_chain(std::int64_t k, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, T sum) {
+  for (; k > 0; --k, a += a_step, b += b_step) sum += *a * *b;
+  return sum;
+}
+
+/// Operands and result of a Case. c has sentinels in the pads of its rows, between matrices, and before and after all.
+template <class T>
+struct Problem {
+  Case shape;
+  std::vector<T> a, b, c, bias;
+  Gemm gemm;
+
+  static constexpr std::int64_t kGuard = 64;  // elements before and after c
+  std::int64_t gap() const { return shape.batch > 1 ? 5 : 0; }
+
+  template <class Random>
+  Problem(const Case& shape, Random&& random) : shape(shape) {
+    const Case& s = shape;
+    Gemm& g = gemm;
+    g.m = s.m, g.n = s.n, g.k = s.k, g.batch = s.batch;
+    g.dtype = dtype_of<T>;
+    g.trans_a = s.trans_a, g.trans_b = s.trans_b;
+    g.lda = (s.trans_a ? s.m : s.k) + s.pad_a;
+    g.ldb = (s.trans_b ? s.k : s.n) + s.pad_b;
+    g.ldc = s.n + s.pad_c;
+    const std::int64_t a_size = (s.trans_a ? s.k : s.m) * g.lda, b_size = (s.trans_b ? s.n : s.k) * g.ldb;
+    g.stride_a = s.share_a ? 0 : a_size;
+    g.stride_b = s.share_b ? 0 : b_size;
+    g.stride_c = s.m * g.ldc + gap();
+    a.resize(s.share_a ? a_size : a_size * s.batch);
+    b.resize(s.share_b ? b_size : b_size * s.batch);
+    for (T& x : a) x = random();
+    for (T& x : b) x = random();
+    c.assign(2 * kGuard + g.stride_c * s.batch, kSentinel<T>);
+    if (s.accumulate)
+      each_element([&](std::int64_t i, std::int64_t r, std::int64_t j) { c[index(i, r, j)] = random(); });
+    if (s.bias)
+      for (std::int64_t j = 0; j < s.n; ++j) bias.push_back(random());
+    g.accumulate = s.accumulate;
+    g.epilogue = s.relu ? Epilogue::relu : Epilogue::none;
+  }
+
+  std::int64_t index(std::int64_t i, std::int64_t row, std::int64_t column) const {
+    return kGuard + i * gemm.stride_c + row * gemm.ldc + column;
+  }
+  T at_a(std::int64_t i, std::int64_t row, std::int64_t k) const {
+    return a[i * gemm.stride_a + (shape.trans_a ? k * gemm.lda + row : row * gemm.lda + k)];
+  }
+  T at_b(std::int64_t i, std::int64_t k, std::int64_t column) const {
+    return b[i * gemm.stride_b + (shape.trans_b ? column * gemm.ldb + k : k * gemm.ldb + column)];
+  }
+  template <class F>
+  void each_element(F&& f) const {
+    for (std::int64_t i = 0; i < shape.batch; ++i)
+      for (std::int64_t r = 0; r < shape.m; ++r)
+        for (std::int64_t j = 0; j < shape.n; ++j) f(i, r, j);
+  }
+
+  /// c as the CPU computes it.
+  std::vector<T> compute() const {
+    std::vector<T> result = c;
+    Gemm g = gemm;
+    g.a = a.data();
+    g.b = b.data();
+    g.c = result.data() + kGuard;
+    g.bias = bias.empty() ? nullptr : bias.data();
+    backend(Device::cpu()).gemm(g);
+    return result;
+  }
+
+  /// c by the contract, one chain per element.
+  std::vector<T> expected() const {
+    const bool fused = std::strcmp(cpu::isa_name(), "v2") != 0;
+    std::vector<T> result = c;
+    each_element([&](std::int64_t i, std::int64_t r, std::int64_t j) {
+      const T from = shape.accumulate ? c[index(i, r, j)] : T(0);
+      const T* row = a.data() + i * gemm.stride_a + (shape.trans_a ? r : r * gemm.lda);
+      const T* column = b.data() + i * gemm.stride_b + (shape.trans_b ? j * gemm.ldb : j);
+      const std::int64_t a_step = shape.trans_a ? gemm.lda : 1, b_step = shape.trans_b ? 1 : gemm.ldb;
+      T sum = (fused ? fused_chain<T> : plain_chain<T>)(shape.k, row, a_step, column, b_step, from);
+      if (shape.bias) sum += bias[j];
+      if (shape.relu && sum < 0) sum = 0;
+      result[index(i, r, j)] = sum;
+    });
+    return result;
+  }
+};
+
+/// Equal bits, but for the sign and payload of NaN.
+template <class T>
+void expect_same(const std::vector<T>& got, const std::vector<T>& want, const std::string& what) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const bool same = std::isnan(want[i]) ? std::isnan(got[i]) : std::memcmp(&got[i], &want[i], sizeof(T)) == 0;
+    ASSERT_TRUE(same) << what << ": element " << i << " of the buffer is " << got[i] << ", not " << want[i];
+  }
+}
+
+template <class T>
+class GemmTest : public testing::Test {
+ protected:
+  std::mt19937_64 generator{20240229};
+
+  T uniform() { return static_cast<T>(static_cast<std::int64_t>(generator())) * static_cast<T>(0x1p-63); }
+  std::int64_t upto(std::int64_t limit) { return std::uniform_int_distribution<std::int64_t>(0, limit)(generator); }
+
+  Problem<T> random_problem(const Case& shape) {
+    return Problem<T>(shape, [&] { return uniform(); });
+  }
+  void expect_contract(const Case& shape) {
+    const auto problem = random_problem(shape);
+    expect_same(problem.compute(), problem.expected(), shape.str());
+  }
+  void expect_contract_all_layouts(Case shape) {
+    for (const bool trans_a : {false, true})
+      for (const bool trans_b : {false, true}) {
+        shape.trans_a = trans_a;
+        shape.trans_b = trans_b;
+        expect_contract(shape);
+        if (this->HasFatalFailure()) return;
+      }
+  }
+};
+using Floats = testing::Types<float, double>;
+TYPED_TEST_SUITE(GemmTest, Floats);
+
+TYPED_TEST(GemmTest, EveryElementIsOneChainForRandomSmallCases) {
+  for (int i = 0; i < 1500; ++i) {
+    Case s{.m = this->upto(70), .n = this->upto(70), .k = this->upto(70)};
+    s.trans_a = this->upto(1), s.trans_b = this->upto(1);
+    s.pad_a = this->upto(3), s.pad_b = this->upto(3), s.pad_c = this->upto(3);
+    s.bias = this->upto(1), s.accumulate = this->upto(1);
+    s.relu = !s.accumulate && this->upto(1);
+    s.batch = this->upto(3) == 0 ? this->upto(4) : 1;
+    s.share_a = this->upto(1), s.share_b = this->upto(1);
+    this->expect_contract(s);
+    if (this->HasFatalFailure()) return;
+  }
+}
+
+TYPED_TEST(GemmTest, EveryElementIsOneChainForEverySmallHeightAndWidth) {
+  for (std::int64_t size = 0; size <= 70; ++size) {
+    this->expect_contract_all_layouts({.m = size, .n = 9, .k = 5});
+    this->expect_contract_all_layouts({.m = 3, .n = size, .k = 6});
+    this->expect_contract_all_layouts({.m = 17, .n = 34, .k = size, .bias = true});
+    if (this->HasFatalFailure()) return;
+  }
+}
+
+TYPED_TEST(GemmTest, EveryElementIsOneChainForLargeSizes) {
+  const Case cases[] = {
+      {.m = 127, .n = 128, .k = 129},
+      {.m = 255, .n = 257, .k = 128, .bias = true, .relu = true},
+      {.m = 257, .n = 255, .k = 127, .pad_a = 3, .pad_b = 1, .pad_c = 2, .accumulate = true},
+      {.m = 512, .n = 65, .k = 512},
+      {.m = 129, .n = 512, .k = 257, .bias = true},
+      {.m = 1025, .n = 33, .k = 257},
+      {.m = 33, .n = 1025, .k = 257, .relu = true},
+      {.m = 130, .n = 140, .k = 1025, .bias = true, .accumulate = true},
+      {.m = 1300, .n = 1100, .k = 5, .accumulate = true},
+      {.m = 128, .n = 1060, .k = 450},
+  };
+  for (const Case& shape : cases) {
+    this->expect_contract_all_layouts(shape);
+    if (this->HasFatalFailure()) return;
+  }
+}
+
+TYPED_TEST(GemmTest, MatrixTimesVectorAndVectorTimesMatrixAreChains) {
+  for (const std::int64_t size : {1, 2, 31, 33, 255, 257, 1025})
+    for (const std::int64_t k : {1, 33, 257, 1025}) {
+      for (const std::int64_t few : {1, 2, 3}) {
+        this->expect_contract_all_layouts({.m = few, .n = size, .k = k, .bias = true});
+        this->expect_contract_all_layouts({.m = size, .n = few, .k = k, .relu = true});
+        this->expect_contract_all_layouts({.m = size, .n = few, .k = k, .pad_c = 1, .accumulate = true});
+      }
+      if (this->HasFatalFailure()) return;
+    }
+  this->expect_contract_all_layouts({.m = 1, .n = 1, .k = 10000});
+}
+
+TYPED_TEST(GemmTest, BatchesOfEverySizeAreChains) {
+  for (const bool share_a : {false, true})
+    for (const bool share_b : {false, true}) {
+      this->expect_contract_all_layouts(
+          {.m = 7, .n = 9, .k = 33, .batch = 100, .share_a = share_a, .share_b = share_b});
+      this->expect_contract_all_layouts(
+          {.m = 64, .n = 70, .k = 65, .batch = 5, .share_a = share_a, .share_b = share_b, .bias = true, .relu = true});
+      this->expect_contract_all_layouts(
+          {.m = 130, .n = 66, .k = 129, .batch = 3, .share_a = share_a, .share_b = share_b, .accumulate = true});
+      if (this->HasFatalFailure()) return;
+    }
+}
+
+TYPED_TEST(GemmTest, BatchWhoseRowsGoOnEvenlyIsAChain) {
+  using T = TypeParam;
+  auto problem = this->random_problem({.m = 6, .n = 20, .k = 9, .batch = 30, .share_b = true, .bias = true});
+  // Without the gaps between the matrices of c, all of them form one tall matrix.
+  problem.gemm.stride_c = problem.gemm.m * problem.gemm.ldc;
+
+  expect_same<T>(problem.compute(), problem.expected(), "evenly spaced batch");
+}
+
+TYPED_TEST(GemmTest, RowsAloneHaveTheBitsThatTheyHaveInABatch) {
+  using T = TypeParam;
+  for (const bool trans_b : {false, true}) {
+    const Case shape{.m = 300, .n = 200, .k = 300, .trans_b = trans_b, .bias = true};
+    const auto whole = this->random_problem(shape);
+    const std::vector<T> together = whole.compute();
+    for (const std::int64_t row : {0, 1, 13, 14, 127, 299}) {
+      auto alone = whole;
+      alone.gemm.m = 1;
+      alone.a.erase(alone.a.begin(), alone.a.begin() + row * alone.gemm.lda);
+      const std::vector<T> single = alone.compute();
+      for (std::int64_t j = 0; j < shape.n; ++j)
+        ASSERT_EQ(single[whole.index(0, 0, j)], together[whole.index(0, row, j)]) << "row " << row << " column " << j;
+    }
+  }
+}
+
+TYPED_TEST(GemmTest, AnyNumberOfThreadsGivesTheSameBits) {
+  using T = TypeParam;
+  const int threads_before = num_threads();
+  const Case cases[] = {
+      {.m = 300, .n = 280, .k = 500, .bias = true, .relu = true},
+      {.m = 32, .n = 512, .k = 784, .trans_b = true},
+      {.m = 512, .n = 784, .k = 32, .trans_a = true},
+      {.m = 1, .n = 2000, .k = 900},
+      {.m = 3000, .n = 1, .k = 900},
+      {.m = 20, .n = 30, .k = 40, .batch = 64},
+  };
+  for (const Case& shape : cases) {
+    const auto problem = this->random_problem(shape);
+    set_num_threads(1);
+    const std::vector<T> want = problem.compute();
+    for (const int threads : {2, 3, 7, 16}) {
+      set_num_threads(threads);
+      expect_same(problem.compute(), want, shape.str() + " on " + std::to_string(threads) + " threads");
+    }
+  }
+  set_num_threads(threads_before);
+}
+
+TYPED_TEST(GemmTest, IntegersAreExact) {
+  using T = TypeParam;
+  Problem<T> problem({.m = 150, .n = 150, .k = 400}, [&] { return static_cast<T>(this->upto(16) - 8); });
+  const std::vector<T> got = problem.compute();
+  problem.each_element([&](std::int64_t i, std::int64_t r, std::int64_t j) {
+    std::int64_t sum = 0;
+    for (std::int64_t k = 0; k < 400; ++k)
+      sum += static_cast<std::int64_t>(problem.at_a(i, r, k)) * static_cast<std::int64_t>(problem.at_b(i, k, j));
+    EXPECT_EQ(got[problem.index(i, r, j)], static_cast<T>(sum));
+  });
+}
+
+TYPED_TEST(GemmTest, ErrorIsWithinTheBoundOfARecursiveSum) {
+  using T = TypeParam;
+  for (const std::int64_t k : {1, 31, 257, 1025}) {
+    const auto problem = this->random_problem({.m = 33, .n = 65, .k = k, .trans_b = true});
+    const std::vector<T> got = problem.compute();
+    problem.each_element([&](std::int64_t i, std::int64_t r, std::int64_t j) {
+      long double sum = 0, scale = 0;
+      for (std::int64_t p = 0; p < k; ++p) {
+        const long double term =
+            static_cast<long double>(problem.at_a(i, r, p)) * static_cast<long double>(problem.at_b(i, p, j));
+        sum += term;
+        scale += std::fabs(term);
+      }
+      const long double bound = static_cast<long double>(k) * std::numeric_limits<T>::epsilon() * scale;
+      EXPECT_LE(std::fabs(got[problem.index(i, r, j)] - sum), bound);
+    });
+  }
+}
+
+TYPED_TEST(GemmTest, NaNAndInfinityReachExactlyTheElementsThatUseThem) {
+  using T = TypeParam;
+  for (const bool trans_a : {false, true})
+    for (const bool trans_b : {false, true}) {
+      auto problem = this->random_problem(
+          {.m = 40, .n = 37, .k = 35, .trans_a = trans_a, .trans_b = trans_b, .bias = true, .relu = true});
+      const auto poison = [](std::vector<T>& x, std::size_t i, T value) { x[i % x.size()] = value; };
+      poison(problem.a, 100, std::numeric_limits<T>::quiet_NaN());
+      poison(problem.a, 1000, std::numeric_limits<T>::infinity());
+      poison(problem.b, 500, -std::numeric_limits<T>::infinity());
+
+      const std::vector<T> got = problem.compute();
+
+      expect_same(got, problem.expected(), problem.shape.str());
+      std::int64_t nans = 0;
+      for (const T x : got) nans += std::isnan(x);
+      EXPECT_GE(nans, 37);  // ReLU keeps NaN
+      EXPECT_LT(nans, 40 * 37);
+    }
+}
+
+TYPED_TEST(GemmTest, SumOfNothingIsTheBias) {
+  this->expect_contract_all_layouts({.m = 3, .n = 40, .k = 0});
+  this->expect_contract_all_layouts({.m = 3, .n = 40, .k = 0, .bias = true, .relu = true});
+  this->expect_contract_all_layouts({.m = 300, .n = 5, .k = 0, .batch = 2, .bias = true, .accumulate = true});
+}
+
+TYPED_TEST(GemmTest, EmptyResultsWriteNothing) {
+  this->expect_contract_all_layouts({.m = 0, .n = 4, .k = 3, .bias = true});
+  this->expect_contract_all_layouts({.m = 4, .n = 0, .k = 3});
+  this->expect_contract_all_layouts({.m = 4, .n = 4, .k = 3, .batch = 0});
+  this->expect_contract_all_layouts({.m = 0, .n = 0, .k = 0, .batch = 0});
+}
+
+}  // namespace
+}  // namespace reel
