@@ -18,24 +18,34 @@ REEL_SCALAR T expm1(T x) {
   return e.n == T(0) ? expm1_polynomial(x) : y;  // keeps denormals and the sign of zero
 }
 
-/// Hyperbolic tangent: with u = e^(2|x|) - 1, tanh |x| = u / (u + 2), which loses nothing near 0 and is 1 from about 9 (f32),
-/// 19 (f64) on.
+/// With u = e^(2a) - 1, tanh a = u / (u + 2), which loses little near 0 and is 1 from about 9 (f32), 19 (f64) on; a >= 0.
 template <class T>
-REEL_SCALAR T tanh(T x) {
+REEL_SCALAR T tanh_by_exponential(T a) {
   constexpr T high = sizeof(T) == 4 ? T(20) : T(40);
-  const T a = abs(x);
-  const T twice = T(2) * (a > high ? high : a);
-  const ReducedExponent<T> e = reduce_exponent(twice);
+  const ReducedExponent<T> e = reduce_exponent(T(2) * (a > high ? high : a));
   const T power = power_of_two<T>(e.bits);
   const T u = fma(power, expm1_polynomial(e.r), power - T(1));
-  return copysign(u / (u + T(2)), x);
+  return u / (u + T(2));
 }
+
+/// Hyperbolic tangent. In f32 the quotient is good for 2.6 ULP near 0, so that small x take an odd polynomial instead:
+/// x + x^3 P(x^2) for |x| < 0.53, degree 4, error 2^-30.4.
+REEL_SCALAR float tanh(float x) {
+  const float z = x * x;
+  const float p = polynomial(z, -0.33333322f, 0.13332771f, -0.053873908f, 0.021170102f, -0.006427325f);
+  const float a = abs(x);
+  const float large = copysign(tanh_by_exponential(a), x);
+  const float small = fma(x * z, p, x);
+  return a < 0.53f ? small : large;
+}
+REEL_SCALAR double tanh(double x) { return copysign(tanh_by_exponential(abs(x)), x); }
 
 /// 1 / (1 + e^-x), with relative accuracy in the left tail, down to the denormals.
 template <class T>
 REEL_SCALAR T sigmoid(T x) {
   const T e = exp(-abs(x));
-  return (x < T(0) ? e : T(1)) / (T(1) + e);
+  const T t = e / (T(1) + e);
+  return x < T(0) ? fma(-e, t, e) : T(1) - t;  // e (1 - t) is better than t: the rounding of 1 + e matters less
 }
 
 }  // namespace reel::scalar
