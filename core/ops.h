@@ -53,7 +53,8 @@ struct Conv {
   std::int64_t batch = 0, in = 0, out = 0, groups = 1;
   std::int64_t input[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, output[3] = {1, 1, 1};
   std::int64_t stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, padding[3] = {0, 0, 0};
-  PaddingMode mode = PaddingMode::zero;  // symmetric: the edge element is repeated, index -1 -> 0, -2 -> 1; padding <= input
+  PaddingMode mode =
+      PaddingMode::zero;  // symmetric: the edge element is repeated, index -1 -> 0, -2 -> 1; padding <= input
 };
 
 /// Consecutive segments of rows: segment s is rows offsets[s] .. offsets[s + 1] - 1.
@@ -64,7 +65,9 @@ struct Segments {
   std::int64_t max_length = 0;
 };
 
-/// Where a random call starts in the Philox stream: element i takes lane i % 4 of block `counter + i / 4`.
+/// Where a random call starts in the Philox stream. f32 and bits: element i takes lane i % 4 of block `counter + i / 4`, a
+/// normal pair two neighbouring lanes. f64: two lanes per element, so element i takes half i % 2 of block `counter + i / 2`,
+/// a normal pair a whole block. The numbers of a block: core/scalar/philox.h.
 struct PhiloxState {
   std::uint64_t seed = 0, stream = 0, counter = 0;
 };

@@ -79,14 +79,29 @@ REEL_SCALAR double fma(double a, double b, double c) {
 #endif
 }
 
+/// How a formula multiplies and adds: as the machine does best, or
+struct MachineFma {
+  template <class T>
+  REEL_SCALAR static T fma(T a, T b, T c) {
+    return scalar::fma(a, b, c);
+  }
+};
+/// always in two steps, for the same bits on every machine (random numbers).
+struct NoFma {
+  template <class T>
+  REEL_SCALAR static T fma(T a, T b, T c) {
+    return a * b + c;
+  }
+};
+
 /// c0 + c1 x + c2 x^2 + ... by Horner's rule. The coefficients are of x's type.
-template <class T>
+template <class Rule = MachineFma, class T>
 REEL_SCALAR T polynomial(T, T c0) {
   return c0;
 }
-template <class T, class... Rest>
+template <class Rule = MachineFma, class T, class... Rest>
 REEL_SCALAR T polynomial(T x, T c0, Rest... rest) {
-  return fma(polynomial(x, rest...), x, c0);
+  return Rule::fma(polynomial<Rule>(x, rest...), x, c0);
 }
 
 template <class T>
