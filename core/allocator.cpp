@@ -1,8 +1,8 @@
 // A caching allocator for host memory. Each thread keeps the blocks it frees in lists by size class and takes them from
 // there again, without a lock; what overflows a thread's bound, or is left when it ends, goes to a depot that all threads
 // share, and from there, beyond its bound, back to the system.
-#include <cstdlib>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <new>
 
@@ -25,7 +25,7 @@ namespace {
 constexpr int kFineClasses = 16;
 constexpr int kClasses = kFineClasses + 4 * 36;
 constexpr std::size_t kLargestBlock = std::size_t{1} << 46;
-constexpr std::int64_t kSlack = 64 << 20;       // a thread caches this much beyond its own peak
+constexpr std::int64_t kSlack = 64 << 20;  // a thread caches this much beyond its own peak
 constexpr std::int64_t kDepotBound = 256 << 20;
 
 int class_of(std::size_t bytes) {
@@ -193,7 +193,8 @@ __attribute__((noinline)) void* allocate_slow(int index, std::size_t bytes) {
     block = take_from_system(room);
   }
   if (block == nullptr)
-    throw OutOfMemory("memory: " + std::to_string(bytes) + " bytes requested and not to be had; " + memory_stats().str());
+    throw OutOfMemory("memory: " + std::to_string(bytes) + " bytes requested and not to be had; " +
+                      memory_stats().str());
   return hand_out(block, bytes, room);
 }
 
@@ -202,7 +203,8 @@ __attribute__((noinline)) void* allocate_slow(int index, std::size_t bytes) {
 namespace detail {
 
 void* host_allocate(std::size_t bytes) {
-  if (bytes > kLargestBlock) throw OutOfMemory("memory: " + std::to_string(bytes) + " bytes requested, more than any machine has");
+  if (bytes > kLargestBlock)
+    throw OutOfMemory("memory: " + std::to_string(bytes) + " bytes requested, more than any machine has");
   const int index = class_of(bytes);
   const std::size_t room = class_bytes(index);
   ThreadCache* cache = thread_cache();

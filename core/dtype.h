@@ -79,8 +79,7 @@ struct Scalar {
   REEL_INLINE constexpr Scalar(double value) : real(value) {}
   REEL_INLINE constexpr Scalar(float value) : real(value) {}
   template <class I>
-    requires std::is_integral_v<I>
-  REEL_INLINE constexpr Scalar(I value)
+  requires std::is_integral_v<I> REEL_INLINE constexpr Scalar(I value)
       : real(static_cast<double>(value)), integer(static_cast<std::int64_t>(value)), integral(true) {}
 
   template <class T>

@@ -43,8 +43,8 @@ std::int64_t first_not_finite(const T* values, std::int64_t size) {
 
 }  // namespace
 
-void check_finite(const Tensor& x, const char* op, const char* what, const Tensor* const* inputs, std::size_t input_count,
-                  SourceLocation where) {
+void check_finite(const Tensor& x, const char* op, const char* what, const Tensor* const* inputs,
+                  std::size_t input_count, SourceLocation where) {
   if (!x.defined() || !is_floating(x.dtype())) return;
   const Tensor host = transferred(x.is_contiguous() ? x : copied(x, x.dtype()), Device::cpu());
   const std::int64_t bad = host.dtype() == f32 ? first_not_finite(host.array().as<float>(), host.size())
@@ -54,8 +54,7 @@ void check_finite(const Tensor& x, const char* op, const char* what, const Tenso
   std::ostringstream text;
   text << op << ": " << what << " must be finite on a tape with check_finite, got " << value << " at index "
        << index_text(bad, x.shape()) << " of " << x.shape().str();
-  for (std::size_t i = 0; i < input_count; ++i)
-    text << (i == 0 ? "; from " : ", ") << range_text(*inputs[i]);
+  for (std::size_t i = 0; i < input_count; ++i) text << (i == 0 ? "; from " : ", ") << range_text(*inputs[i]);
   throw Error(text.str(), where);
 }
 

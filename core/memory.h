@@ -11,9 +11,10 @@ namespace reel {
 struct MemoryStats {
   std::int64_t live_bytes = 0;    // handed out: tensors, nodes' scratch, working memory
   std::int64_t cached_bytes = 0;  // kept for reuse by the threads' caches and the depot between them
-  std::int64_t peak_bytes = 0;    // largest live_bytes since the start or reset_peak(); an upper bound if several threads allocate
+  std::int64_t peak_bytes =
+      0;  // largest live_bytes since the start or reset_peak(); an upper bound if several threads allocate
   std::int64_t live_tensors = 0;
-  std::int64_t live_nodes = 0;    // recorded ops whose callbacks have not been released
+  std::int64_t live_nodes = 0;  // recorded ops whose callbacks have not been released
 
   /// "1.5 MB live in 12 tensors, ..." for a person.
   REEL_API std::string str() const;

@@ -27,6 +27,8 @@ class REEL_API Gradients {
   Tensors dys() const;
   /// False: nobody wants the gradient of this input.
   bool needs(int input) const;
+  /// The shape of an input that needs a gradient, which is also that gradient's.
+  Shape shape(int input) const;
   /// Adds dx to the gradient of an input. Undefined: nothing. Throws ShapeError, DTypeError, DeviceError.
   void add(int input, Tensor dx);
   /// Memory of the input's gradient for a kernel to work in. If `fresh`, its contents are undefined and must be overwritten,
@@ -50,14 +52,14 @@ class REEL_API Gradients {
 
 /// Where an input's gradient goes: to an earlier output on the list, to a parameter, or nowhere.
 struct Edge {
-  std::int64_t slot;     // >= 0: that output; kConstant or kParameter
-  TensorState* tensor;   // the parameter's value; one reference
+  std::int64_t slot;    // >= 0: that output; kConstant or kParameter
+  TensorState* tensor;  // the parameter's value; one reference
 };
 inline constexpr std::int64_t kConstant = -1;
 inline constexpr std::int64_t kParameter = -2;
 
 struct SavedVersion {
-  TensorState* tensor;   // one reference
+  TensorState* tensor;  // one reference
   std::uint32_t version;
 };
 
@@ -65,12 +67,12 @@ struct SavedVersion {
 struct Node {
   const char* op;
   SourceLocation where;
-  void (*run)(void* callback, Gradients& gradients);   // null for a watched tensor
+  void (*run)(void* callback, Gradients& gradients);  // null for a watched tensor
   void (*destroy)(void* callback);
   void* callback;
   Edge* edges;
   SavedVersion* saved;
-  std::int64_t slot;                                   // of its first output
+  std::int64_t slot;  // of its first output
   std::uint16_t edge_count, saved_count, output_count;
   bool released;
 };
@@ -79,15 +81,15 @@ struct Node {
 struct Mark {
   NodeList* list = nullptr;
   std::int64_t node = 0, slot = 0;
-  int depth = 0;              // 0 for the outermost
+  int depth = 0;  // 0 for the outermost
   bool outer_recording = false, outer_strict = false;
 };
 
 // Plain thread-local data, reached without a call.
 struct ThreadTape {
-  bool recording = false;     // a tape is alive, not paused
-  bool strict = false;        // check_finite
-  NodeList* list = nullptr;   // what is recorded to
+  bool recording = false;    // a tape is alive, not paused
+  bool strict = false;       // check_finite
+  NodeList* list = nullptr;  // what is recorded to
 };
 #define REEL_FAST_TLS __attribute__((tls_model("initial-exec")))
 extern REEL_API thread_local constinit ThreadTape thread_tape REEL_FAST_TLS;

@@ -128,10 +128,11 @@ std::int64_t slot_on(const NodeList* list, const TensorState& x, const char* op,
   if (on == nullptr) return kConstant;
   if (on == list) return list->is_live(x.slot) ? x.slot : kConstant;
   if (!on->belongs_to_this_thread() && on->is_live(x.slot))
-    throw Error(std::string(op) +
-                    ": an input is on the live tape of another thread, where its gradient would have to go; pass it as a "
-                    "constant, computed with untaped or after that tape has ended",
-                where);
+    throw Error(
+        std::string(op) +
+            ": an input is on the live tape of another thread, where its gradient would have to go; pass it as a "
+            "constant, computed with untaped or after that tape has ended",
+        where);
   return kConstant;
 }
 
@@ -140,7 +141,8 @@ Node* begin_node(const char* op, SourceLocation where, const Tensor* const* inpu
                  std::size_t saved_count, std::size_t callback_bytes) {
   NodeList* list = thread_tape.list;
   if (thread_tape.strict)
-    for (std::size_t i = 0; i < output_count; ++i) check_finite(*outputs[i], op, "the result", inputs, input_count, where);
+    for (std::size_t i = 0; i < output_count; ++i)
+      check_finite(*outputs[i], op, "the result", inputs, input_count, where);
 
   constexpr std::size_t kFew = 16;
   Edge few[kFew];
@@ -184,8 +186,10 @@ void refuse_if_taped(const Tensor& x, const char* call, SourceLocation where) {
   const auto refuse = [&](const TensorState& state) {
     const NodeList* list = state.list.load(std::memory_order_relaxed);
     if (list != nullptr && list->is_live(state.slot))
-      throw VersionError(std::string(call) + ": the tensor is on a live tape, and values on a tape do not change; write to a "
-                         "clone, or outside the tape's scope", where);
+      throw VersionError(std::string(call) +
+                             ": the tensor is on a live tape, and values on a tape do not change; write to a "
+                             "clone, or outside the tape's scope",
+                         where);
   };
   refuse(*x.state());
   refuse(x.state()->version_root());

@@ -32,7 +32,9 @@ class NodeList {
   static void give_back(NodeList* list);
 
   std::int64_t node_count() const { return static_cast<std::int64_t>(nodes_.size()); }
-  std::int64_t slot_end() const { return base_.load(std::memory_order_relaxed) + static_cast<std::int64_t>(slots_.size()); }
+  std::int64_t slot_end() const {
+    return base_.load(std::memory_order_relaxed) + static_cast<std::int64_t>(slots_.size());
+  }
   Node& node(std::int64_t i) const { return *nodes_[static_cast<std::size_t>(i)]; }
   const SlotInfo& slot(std::int64_t slot) const {
     return slots_[static_cast<std::size_t>(slot - base_.load(std::memory_order_relaxed))];
@@ -73,7 +75,7 @@ std::int64_t slot_on(const NodeList* list, const TensorState& x, const char* op,
 bool is_trainable(const TensorState& x);
 
 /// Throws Error if x, a floating tensor, has a NaN or an infinity; `what` says what x is to `op`.
-void check_finite(const Tensor& x, const char* op, const char* what, const Tensor* const* inputs, std::size_t input_count,
-                  SourceLocation where);
+void check_finite(const Tensor& x, const char* op, const char* what, const Tensor* const* inputs,
+                  std::size_t input_count, SourceLocation where);
 
 }  // namespace reel::detail

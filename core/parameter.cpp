@@ -132,7 +132,8 @@ Tensor take_spare(FlatBuffer& home) {
 Parameter::Parameter(const Tensor& initial, std::string name, SourceLocation where) {
   if (!initial.defined()) throw Error("Parameter: the initial value must be defined", where);
   if (!is_floating(initial.dtype()))
-    throw DTypeError(std::string("Parameter: the initial value must be f32 or f64, got ") + name_of(initial.dtype()), where);
+    throw DTypeError(std::string("Parameter: the initial value must be f32 or f64, got ") + name_of(initial.dtype()),
+                     where);
   state_ = std::make_shared<detail::ParameterState>(detail::copied(initial, initial.dtype()));
   state_->name = std::move(name);
 }
@@ -145,12 +146,15 @@ Tensor Parameter::gradient() const {
 void Parameter::set_gradient(const Tensor& gradient, SourceLocation where) {
   if (!gradient.defined()) throw Error("set_gradient: the gradient must be defined; see clear_gradient", where);
   if (!(gradient.shape() == shape()))
-    throw ShapeError("set_gradient: the gradient must have shape " + shape().str() + ", got " + gradient.shape().str(), where);
-  if (gradient.dtype() != dtype())
-    throw DTypeError(std::string("set_gradient: the gradient must be ") + name_of(dtype()) + ", got " + name_of(gradient.dtype()),
+    throw ShapeError("set_gradient: the gradient must have shape " + shape().str() + ", got " + gradient.shape().str(),
                      where);
+  if (gradient.dtype() != dtype())
+    throw DTypeError(
+        std::string("set_gradient: the gradient must be ") + name_of(dtype()) + ", got " + name_of(gradient.dtype()),
+        where);
   if (!(gradient.device() == device()))
-    throw DeviceError("set_gradient: the gradient must be on " + device().name() + ", got " + gradient.device().name(), where);
+    throw DeviceError("set_gradient: the gradient must be on " + device().name() + ", got " + gradient.device().name(),
+                      where);
   detail::FlatBuffer& home = detail::home_of(*state_);
   if (!home.gradients.defined()) home.gradients = detail::take_spare(home);
   copy_into(gradient, detail::member_view(home.gradients, *state_));

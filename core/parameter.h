@@ -15,10 +15,10 @@ namespace detail {
 /// zeros between.
 struct FlatBuffer {
   Tensor values;
-  Tensor gradients;                       // undefined until the first sweep; padding zero
-  Tensor spare;                           // a sweep writes here and swaps it in when it has succeeded
-  std::vector<ParameterState*> members;   // in order of offset
-  std::int64_t gradient_count = 0;        // members that have a gradient
+  Tensor gradients;                      // undefined until the first sweep; padding zero
+  Tensor spare;                          // a sweep writes here and swaps it in when it has succeeded
+  std::vector<ParameterState*> members;  // in order of offset
+  std::int64_t gradient_count = 0;       // members that have a gradient
 };
 
 struct ParameterState {
@@ -28,8 +28,8 @@ struct ParameterState {
   bool trainable = true;
   bool has_gradient = false;
   std::shared_ptr<FlatBuffer> home;
-  std::size_t index = 0;                  // home->members[index] == this
-  std::int64_t offset = 0;                // in elements
+  std::size_t index = 0;    // home->members[index] == this
+  std::int64_t offset = 0;  // in elements
 
   explicit ParameterState(Tensor initial);
   ~ParameterState();
@@ -84,7 +84,8 @@ class REEL_API Parameter {
 
 /// Moves parameters into one flat buffer per dtype and device, keeping values and gradients; those already together stay.
 /// Tensors that were read from them before (views of their values) keep the old memory.
-REEL_API void flatten_parameters(const std::vector<Parameter>& parameters, SourceLocation where = SourceLocation::current());
+REEL_API void flatten_parameters(const std::vector<Parameter>& parameters,
+                                 SourceLocation where = SourceLocation::current());
 /// Moves parameters, values and gradients, to a device, into one flat buffer per dtype.
 REEL_API void move_parameters(const std::vector<Parameter>& parameters, Device device,
                               SourceLocation where = SourceLocation::current());

@@ -18,8 +18,8 @@ class Shape {
 
   /// Shape{2, n, 3u}: any integer types.
   template <class... Is>
-    requires(sizeof...(Is) >= 1 && sizeof...(Is) <= kMaxRank && (std::is_integral_v<Is> && ...))
-  REEL_INLINE Shape(Is... dims)
+  requires(sizeof...(Is) >= 1 && sizeof...(Is) <= kMaxRank && (std::is_integral_v<Is> && ...)) REEL_INLINE
+      Shape(Is... dims)
       : dims_{static_cast<std::int64_t>(dims)...}, rank_(static_cast<std::int8_t>(sizeof...(Is))) {}
 
   /// From `rank` sizes in memory.

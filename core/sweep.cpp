@@ -70,10 +70,8 @@ void ParameterSink::commit() {
     if (!replace) {
       const Tensor from = member_view(pending_, *parameter);
       const Tensor to = member_view(home_->gradients, *parameter);
-      if (parameter->has_gradient)
-        ops.accumulate(from.array(), to.array());
-      else
-        ops.copy(from.array(), to.array());
+      if (parameter->has_gradient) ops.accumulate(from.array(), to.array());
+      else ops.copy(from.array(), to.array());
     }
     if (!parameter->has_gradient) ++home_->gradient_count;
     parameter->has_gradient = true;
@@ -87,10 +85,11 @@ Sweep::Sweep(const Mark& mark, const char* call, const Tensor& y, const Tensors*
     : list_(*mark.list), wanted_(wanted), call_(call), where_(where), begin_(mark.slot) {
   const std::int64_t y_slot = y_slot_ = slot_on(&list_, *y.state(), call, where);
   if (y_slot == kConstant)
-    throw Error(std::string(call) +
-                    ": y must depend on a trainable parameter or a watched tensor while the tape is alive; this one is a "
-                    "constant to the tape",
-                where);
+    throw Error(
+        std::string(call) +
+            ": y must depend on a trainable parameter or a watched tensor while the tape is alive; this one is a "
+            "constant to the tape",
+        where);
   if (y_slot < begin_) throw Error(std::string(call) + ": y was computed before this tape began", where);
   const Node* last = list_.slot(y_slot).node;
   end_ = last->slot + last->output_count;
@@ -122,7 +121,8 @@ void Sweep::mark() {
   if (wanted_ != nullptr) {
     for (std::size_t i = 0; i < wanted_->size(); ++i) {
       const Tensor& x = (*wanted_)[i];
-      if (!x.defined()) throw Error(std::string(call_) + ": wanted tensor " + std::to_string(i) + " is undefined", where_);
+      if (!x.defined())
+        throw Error(std::string(call_) + ": wanted tensor " + std::to_string(i) + " is undefined", where_);
       const std::int64_t slot = slot_on(&list_, *x.state(), call_, where_);
       if (slot >= end_) continue;  // newer than y, which cannot depend on it
       if (slot >= begin_) {
@@ -253,14 +253,10 @@ void Sweep::check_gradient(const Node& node, int input, const Tensor& dx) const 
 }
 
 void Sweep::accumulate(Tensor& sum, Tensor dx) {
-  if (!sum.defined())
-    sum = std::move(dx);
-  else if (thread_tape.recording)
-    sum = recorded_sum(sum, dx);
-  else if (sole_owner(sum))
-    backend(sum.device()).accumulate(dx.array(), sum.array());
-  else
-    sum = sum_of(sum, dx);
+  if (!sum.defined()) sum = std::move(dx);
+  else if (thread_tape.recording) sum = recorded_sum(sum, dx);
+  else if (sole_owner(sum)) backend(sum.device()).accumulate(dx.array(), sum.array());
+  else sum = sum_of(sum, dx);
 }
 
 ParameterSink& Sweep::sink(ParameterState& parameter) {
@@ -302,6 +298,11 @@ bool Gradients::needs(int input) const {
   return input >= 0 && input < node_.edge_count && sweep_.needs(node_.edges[input]);
 }
 
+Shape Gradients::shape(int input) const {
+  const Edge& edge = node_.edges[input];
+  return edge.slot == kParameter ? edge.tensor->array.shape : sweep_.list_.slot(edge.slot).shape();
+}
+
 bool Gradients::recording() const { return taping(); }
 
 void Gradients::check_count(std::size_t count) const {
@@ -319,10 +320,8 @@ void Gradients::add(int input, Tensor dx) {
     return;
   }
   const auto [to, fresh] = sweep_.sink(*edge.tensor->parameter).destination(*edge.tensor->parameter);
-  if (fresh)
-    backend(to.device()).copy(dx.array(), to.array());
-  else
-    backend(to.device()).accumulate(dx.array(), to.array());
+  if (fresh) backend(to.device()).copy(dx.array(), to.array());
+  else backend(to.device()).accumulate(dx.array(), to.array());
 }
 
 Gradients::Destination Gradients::destination(int input) {

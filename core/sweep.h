@@ -73,11 +73,11 @@ class Sweep {
   const Tensors* wanted_;
   const char* call_;
   SourceLocation where_;
-  std::int64_t begin_, end_, y_slot_;   // slots
+  std::int64_t begin_, end_, y_slot_;  // slots
   std::int64_t first_node_, last_node_;
   bool releasing_;
-  Tensor* gradients_ = nullptr;         // [end - begin]
-  std::uint8_t* flags_ = nullptr;       // [end - begin]
+  Tensor* gradients_ = nullptr;    // [end - begin]
+  std::uint8_t* flags_ = nullptr;  // [end - begin]
   std::vector<Outside> outside_;
   std::vector<ParameterSink> sinks_;
 };

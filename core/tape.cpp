@@ -26,7 +26,9 @@ NodeList* thread_list() {
 // While a tape sweeps, recording is on only if a tape outside it is alive.
 class SweepScope {
  public:
-  explicit SweepScope(bool outer_recording) : before_(thread_tape.recording) { thread_tape.recording = outer_recording; }
+  explicit SweepScope(bool outer_recording) : before_(thread_tape.recording) {
+    thread_tape.recording = outer_recording;
+  }
   ~SweepScope() { thread_tape.recording = before_; }
   SweepScope(const SweepScope&) = delete;
   SweepScope& operator=(const SweepScope&) = delete;
@@ -39,7 +41,8 @@ Tensor ones_for(const char* call, const Tensor& y, SourceLocation where) {
   if (!y.defined()) throw Error(std::string(call) + ": y is undefined", where);
   if (y.size() != 1)
     throw ShapeError(std::string(call) + ": y must have one element, got shape " + y.shape().str() +
-                         "; pass dy to start from another gradient", where);
+                         "; pass dy to start from another gradient",
+                     where);
   Tensor dy = empty_like(y);
   backend(y.device()).fill(dy.array(), 1);
   return dy;
@@ -48,11 +51,14 @@ Tensor ones_for(const char* call, const Tensor& y, SourceLocation where) {
 void check_start(const char* call, const Tensor& y, const Tensor& dy, SourceLocation where) {
   if (!y.defined() || !dy.defined()) throw Error(std::string(call) + ": y and dy must be defined", where);
   if (!(dy.shape() == y.shape()))
-    throw ShapeError(std::string(call) + ": dy must have y's shape " + y.shape().str() + ", got " + dy.shape().str(), where);
+    throw ShapeError(std::string(call) + ": dy must have y's shape " + y.shape().str() + ", got " + dy.shape().str(),
+                     where);
   if (dy.dtype() != y.dtype())
-    throw DTypeError(std::string(call) + ": dy must be " + name_of(y.dtype()) + " like y, got " + name_of(dy.dtype()), where);
+    throw DTypeError(std::string(call) + ": dy must be " + name_of(y.dtype()) + " like y, got " + name_of(dy.dtype()),
+                     where);
   if (!(dy.device() == y.device()))
-    throw DeviceError(std::string(call) + ": dy must be on " + y.device().name() + " like y, got " + dy.device().name(), where);
+    throw DeviceError(std::string(call) + ": dy must be on " + y.device().name() + " like y, got " + dy.device().name(),
+                      where);
 }
 
 }  // namespace
@@ -60,8 +66,7 @@ void check_start(const char* call, const Tensor& y, const Tensor& dy, SourceLoca
 Tape::Tape(TapeOptions options) {
   if (thread_tape.list == nullptr) thread_tape.list = thread_list();
   NodeList& list = *thread_tape.list;
-  mark_ = {&list,          list.node_count(), list.slot_end(), list.live_tapes++, thread_tape.recording,
-           thread_tape.strict};
+  mark_ = {&list, list.node_count(), list.slot_end(), list.live_tapes++, thread_tape.recording, thread_tape.strict};
   thread_tape.recording = true;
   thread_tape.strict = thread_tape.strict || options.check_finite;
 }
@@ -125,7 +130,8 @@ void check_record(const char* op, const Tensors& outputs, SourceLocation where) 
   for (const Tensor& output : outputs) {
     if (!output.defined()) throw Error(std::string(op) + ": record needs outputs that are defined", where);
     if (is_tracked(output))
-      throw Error(std::string(op) + ": record needs outputs that are not on a tape yet; compute them inside untaped()", where);
+      throw Error(std::string(op) + ": record needs outputs that are not on a tape yet; compute them inside untaped()",
+                  where);
   }
 }
 

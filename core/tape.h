@@ -29,7 +29,8 @@ class REEL_API Tape {
   ~Tape();
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
-  static void* operator new(std::size_t) = delete;  // tapes end in the reverse order of their beginning: only scopes do that
+  static void* operator new(std::size_t) =
+      delete;  // tapes end in the reverse order of their beginning: only scopes do that
 
   /// Gradients with respect to x are wanted: from now on what depends on x is recorded. A trainable parameter is watched
   /// already. Throws DTypeError unless x is f32 or f64.
@@ -97,10 +98,8 @@ void call_user(F& f, Gradients& g, const Dy& dy) {
       for (std::size_t i = 0; i < result.size(); ++i) g.add(static_cast<int>(i), result[i]);
     }
   };
-  if constexpr (std::is_invocable_v<F&, const Dy&, Needed>)
-    give(f(dy, Needed(g)));
-  else
-    give(f(dy));
+  if constexpr (std::is_invocable_v<F&, const Dy&, Needed>) give(f(dy, Needed(g)));
+  else give(f(dy));
 }
 
 template <class F>
@@ -109,8 +108,7 @@ struct UserCallback {
   void operator()(Gradients& g) {
     if constexpr (std::is_invocable_v<F&, const Tensor&> || std::is_invocable_v<F&, const Tensor&, Needed>)
       call_user(f, g, g.dy());
-    else
-      call_user(f, g, g.dys());
+    else call_user(f, g, g.dys());
   }
 };
 

@@ -188,8 +188,7 @@ std::int64_t Tensor::size(int axis, SourceLocation where) const {
 
 void Tensor::read_item(void* value, DType dtype, SourceLocation where) const {
   if (!defined()) throw Error("item: the tensor is undefined", where);
-  if (size() != 1)
-    throw ShapeError("item: the tensor must have one element, got shape " + shape().str(), where);
+  if (size() != 1) throw ShapeError("item: the tensor must have one element, got shape " + shape().str(), where);
   read_all(value, dtype);
 }
 
@@ -209,12 +208,14 @@ void Tensor::read_all(void* values, DType dtype) const {
 const void* Tensor::readable(DType dtype, SourceLocation where) const {
   if (!defined()) throw Error("data: the tensor is undefined", where);
   if (dtype != this->dtype())
-    throw DTypeError(std::string("data: the tensor must be ") + name_of(dtype) + ", got " + name_of(this->dtype()), where);
+    throw DTypeError(std::string("data: the tensor must be ") + name_of(dtype) + ", got " + name_of(this->dtype()),
+                     where);
   if (!device().is_cpu())
-    throw DeviceError("data: the tensor must be on the CPU, got " + device().name() + "; move it with to(x, Device::cpu())",
-                      where);
+    throw DeviceError(
+        "data: the tensor must be on the CPU, got " + device().name() + "; move it with to(x, Device::cpu())", where);
   if (!is_contiguous())
-    throw ShapeError("data: the tensor must be contiguous, got a view of shape " + shape().str() + "; use contiguous(x)", where);
+    throw ShapeError(
+        "data: the tensor must be contiguous, got a view of shape " + shape().str() + "; use contiguous(x)", where);
   return array().data;
 }
 

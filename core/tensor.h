@@ -26,17 +26,17 @@ struct ParameterState;
 /// What the handles of one tensor share. Small tensors keep their elements right behind it.
 struct TensorState {
   std::atomic<std::int32_t> references{1};
-  std::atomic<std::uint32_t> version{0};      // writes so far; views use their owner's
+  std::atomic<std::uint32_t> version{0};  // writes so far; views use their owner's
   Array array;
-  TensorState* owner = nullptr;               // whose memory this is, if not its own; one reference
-  bool own_version = true;                    // false for views
-  std::int64_t block_bytes = 0;               // > 0: array.data is a block of the device's allocator
-  void (*release)(void* context) = nullptr;   // for memory that came from outside
+  TensorState* owner = nullptr;              // whose memory this is, if not its own; one reference
+  bool own_version = true;                   // false for views
+  std::int64_t block_bytes = 0;              // > 0: array.data is a block of the device's allocator
+  void (*release)(void* context) = nullptr;  // for memory that came from outside
   void* release_context = nullptr;
-  std::atomic<NodeList*> list{nullptr};       // where it was recorded, as output `slot`; see Tape
+  std::atomic<NodeList*> list{nullptr};  // where it was recorded, as output `slot`; see Tape
   std::int64_t slot = -1;
-  ParameterState* parameter = nullptr;        // set while it is a Parameter's value
-  const char* writer = nullptr;               // the call that wrote last
+  ParameterState* parameter = nullptr;  // set while it is a Parameter's value
+  const char* writer = nullptr;         // the call that wrote last
   SourceLocation written_at;
 
   TensorState& version_root() { return own_version ? *this : *owner; }

@@ -20,10 +20,8 @@ class Tensors {
   }
 
   void push_back(Tensor tensor) {
-    if (size_ < kInline)
-      few_[size_] = std::move(tensor);
-    else
-      more_.push_back(std::move(tensor));
+    if (size_ < kInline) few_[size_] = std::move(tensor);
+    else more_.push_back(std::move(tensor));
     ++size_;
   }
 

@@ -1,0 +1,237 @@
+#include "reel/ops/arithmetic.h"
+
+#include <algorithm>
+#include <string>
+
+#include "reel/ops/check.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/unary.h"
+#include "reel/ops/views.h"
+
+namespace reel {
+
+namespace {
+
+using detail::Gradients;
+
+// An operand kept for backward.
+struct Side {
+  Tensor tensor;
+  Scalar scalar;
+
+  operator Arg() const {
+    if (tensor.defined()) return Arg(tensor, SourceLocation{});
+    return scalar.integral ? Arg(scalar.integer, SourceLocation{}) : Arg(scalar.real, SourceLocation{});
+  }
+};
+
+// One binary op and its gradients, in recorded ops, so that they can be differentiated again.
+struct Add {
+  static constexpr BinaryOp op = BinaryOp::add;
+  static constexpr const char* name = "add";
+  static constexpr bool saves_sides = false, saves_result = false;
+  static Tensor left(const Tensor& dy, const Side&, const Side&, const Tensor&) { return dy; }
+  static Tensor right(const Tensor& dy, const Side&, const Side&, const Tensor&) { return dy; }
+};
+struct Sub {
+  static constexpr BinaryOp op = BinaryOp::sub;
+  static constexpr const char* name = "sub";
+  static constexpr bool saves_sides = false, saves_result = false;
+  static Tensor left(const Tensor& dy, const Side&, const Side&, const Tensor&) { return dy; }
+  static Tensor right(const Tensor& dy, const Side&, const Side&, const Tensor&) { return neg(dy); }
+};
+struct Mul {
+  static constexpr BinaryOp op = BinaryOp::mul;
+  static constexpr const char* name = "mul";
+  static constexpr bool saves_sides = true, saves_result = false;
+  static Tensor left(const Tensor& dy, const Side&, const Side& b, const Tensor&) { return dy * Arg(b); }
+  static Tensor right(const Tensor& dy, const Side& a, const Side&, const Tensor&) { return dy * Arg(a); }
+};
+struct Div {
+  static constexpr BinaryOp op = BinaryOp::div;
+  static constexpr const char* name = "div";
+  static constexpr bool saves_sides = true, saves_result = true;
+  static Tensor left(const Tensor& dy, const Side&, const Side& b, const Tensor&) { return dy / Arg(b); }
+  static Tensor right(const Tensor& dy, const Side&, const Side& b, const Tensor& y) { return neg(dy * y / Arg(b)); }
+};
+
+// 1 where `a` wins, 1/2 where both are equal.
+Tensor share(const Tensor& wins, const Side& a, const Side& b, DType dtype) {
+  return cast(wins, dtype) + 0.5 * cast(Arg(a) == Arg(b), dtype);
+}
+struct Maximum {
+  static constexpr BinaryOp op = BinaryOp::maximum;
+  static constexpr const char* name = "maximum";
+  static constexpr bool saves_sides = true, saves_result = false;
+  static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
+    return dy * share(Arg(a) > Arg(b), a, b, dy.dtype());
+  }
+  static Tensor right(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
+    return dy * share(Arg(b) > Arg(a), a, b, dy.dtype());
+  }
+};
+struct Minimum {
+  static constexpr BinaryOp op = BinaryOp::minimum;
+  static constexpr const char* name = "minimum";
+  static constexpr bool saves_sides = true, saves_result = false;
+  static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
+    return dy * share(Arg(a) < Arg(b), a, b, dy.dtype());
+  }
+  static Tensor right(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
+    return dy * share(Arg(b) < Arg(a), a, b, dy.dtype());
+  }
+};
+
+// --- types ------------------------------------------------------------------------------------------------------------
+
+int kind(DType dtype) { return is_floating(dtype) ? 2 : dtype == bool8 ? 0 : 1; }
+
+DType wider(DType a, DType b) {
+  if (kind(a) != kind(b)) return kind(a) > kind(b) ? a : b;
+  // Of one kind: u8 < i32 < i64, f32 < f64.
+  return size_of(a) >= size_of(b) ? a : b;
+}
+
+DType promoted(const Arg& a, const Arg& b) {
+  if (a.is_tensor() && b.is_tensor()) {
+    const Tensor &x = a.tensor(), &y = b.tensor();
+    if ((x.rank() == 0) == (y.rank() == 0)) return wider(x.dtype(), y.dtype());
+    const DType with_axes = x.rank() == 0 ? y.dtype() : x.dtype(), without = x.rank() == 0 ? x.dtype() : y.dtype();
+    return kind(without) > kind(with_axes) ? without : with_axes;
+  }
+  const DType tensor = a.is_tensor() ? a.tensor().dtype() : b.tensor().dtype();
+  const bool integral = (a.is_tensor() ? b : a).scalar().integral;
+  if (!integral && kind(tensor) < 2) return f32;
+  return integral && tensor == bool8 ? i64 : tensor;
+}
+
+Operand operand(const Arg& x) {
+  return x.is_tensor() ? Operand{.array = &x.tensor().array()} : Operand{.scalar = x.scalar()};
+}
+
+void add_summed(Gradients& g, int input, Tensor dx) {
+  const Shape shape = g.shape(input);
+  g.add(input, dx.shape() == shape ? std::move(dx) : detail::sum_to(dx, shape));
+}
+
+template <class Rule>
+void record_binary(const Arg& a, const Arg& b, const Tensor& y, SourceLocation where) {
+  static const Tensor none;
+  const Tensor& left = a.is_tensor() ? a.tensor() : none;
+  const Tensor& right = b.is_tensor() ? b.tensor() : none;
+  if constexpr (!Rule::saves_sides) {
+    detail::record_op(Rule::name, where, {&left, &right}, y, {}, [](Gradients& g) {
+      if (g.needs(0)) add_summed(g, 0, Rule::left(g.dy(), {}, {}, {}));
+      if (g.needs(1)) add_summed(g, 1, Rule::right(g.dy(), {}, {}, {}));
+    });
+  } else {
+    const Tensor& result = Rule::saves_result ? y : none;
+    detail::record_op(Rule::name, where, {&left, &right}, y, {&left, &right, &result},
+                      [x = Side{left, a.scalar()}, z = Side{right, b.scalar()}, result](Gradients& g) {
+                        if (g.needs(0)) add_summed(g, 0, Rule::left(g.dy(), x, z, result));
+                        if (g.needs(1)) add_summed(g, 1, Rule::right(g.dy(), x, z, result));
+                      });
+  }
+}
+
+// --- computing --------------------------------------------------------------------------------------------------------
+
+void check_operands(const char* op, const Arg& a, const Arg& b, SourceLocation where) {
+  if (!a.is_tensor() && !b.is_tensor()) throw Error(std::string(op) + ": one operand must be a tensor", where);
+  if (a.is_tensor()) check::defined(op, "the left operand", a.tensor(), where);
+  if (b.is_tensor()) check::defined(op, "the right operand", b.tensor(), where);
+  if (a.is_tensor() && b.is_tensor() && !(a.tensor().device() == b.tensor().device()))
+    throw DeviceError(std::string(op) + ": both operands must be on one device, got " + a.tensor().device().name() +
+                          " and " + b.tensor().device().name(),
+                      where);
+}
+
+// Both of one dtype by now.
+Tensor computed(BinaryOp op, const char* name, const Arg& a, const Arg& b, bool compares, SourceLocation where) {
+  const Tensor& some = a.is_tensor() ? a.tensor() : b.tensor();
+  const TensorOptions options{.dtype = compares ? bool8 : some.dtype(), .device = some.device()};
+  Ops& ops = backend(some.device());
+  if (!a.is_tensor() || !b.is_tensor() || a.tensor().shape() == b.tensor().shape()) {
+    Tensor y = empty(some.shape(), options);
+    ops.binary(op, operand(a), operand(b), y.array());
+    return y;
+  }
+  Tensor y = empty(check::broadcast(name, a.tensor().shape(), b.tensor().shape(), where), options);
+  const Tensor left = detail::broadcast_view(a.tensor(), y.shape()),
+               right = detail::broadcast_view(b.tensor(), y.shape());
+  ops.binary(op, {.array = &left.array()}, {.array = &right.array()}, y.array());
+  return y;
+}
+
+// Calls f with both operands in `dtype`.
+template <class F>
+Tensor with_common(const Arg& a, const Arg& b, DType dtype, F&& f) {
+  const Tensor left = a.is_tensor() ? cast(a.tensor(), dtype, a.where()) : Tensor();
+  const Tensor right = b.is_tensor() ? cast(b.tensor(), dtype, b.where()) : Tensor();
+  return f(a.is_tensor() ? Arg(left, a.where()) : a, b.is_tensor() ? Arg(right, b.where()) : b);
+}
+
+template <class Rule>
+Tensor apply(const Arg& a, const Arg& b) {
+  const SourceLocation where = a.is_tensor() ? a.where() : b.where();
+  check_operands(Rule::name, a, b, where);
+  DType dtype = promoted(a, b);
+  if (Rule::op == BinaryOp::div && !is_floating(dtype)) dtype = f32;
+  const bool same = (!a.is_tensor() || a.tensor().dtype() == dtype) && (!b.is_tensor() || b.tensor().dtype() == dtype);
+  if (!same) return with_common(a, b, dtype, [](const Arg& x, const Arg& y) { return apply<Rule>(x, y); });
+  if (dtype == bool8) throw DTypeError(std::string(Rule::name) + ": operands must be numbers, got two bool8", where);
+  Tensor y = computed(Rule::op, Rule::name, a, b, false, where);
+  if (detail::taping()) record_binary<Rule>(a, b, y, where);
+  return y;
+}
+
+Tensor compare(BinaryOp op, const char* name, const Arg& a, const Arg& b) {
+  const SourceLocation where = a.is_tensor() ? a.where() : b.where();
+  check_operands(name, a, b, where);
+  return with_common(a, b, promoted(a, b),
+                     [&](const Arg& x, const Arg& y) { return computed(op, name, x, y, true, where); });
+}
+
+}  // namespace
+
+Tensor add(const Arg& a, const Arg& b) { return apply<Add>(a, b); }
+Tensor sub(const Arg& a, const Arg& b) { return apply<Sub>(a, b); }
+Tensor mul(const Arg& a, const Arg& b) { return apply<Mul>(a, b); }
+Tensor div(const Arg& a, const Arg& b) { return apply<Div>(a, b); }
+Tensor maximum(const Arg& a, const Arg& b) { return apply<Maximum>(a, b); }
+Tensor minimum(const Arg& a, const Arg& b) { return apply<Minimum>(a, b); }
+
+Tensor equal(const Arg& a, const Arg& b) { return compare(BinaryOp::equal, "equal", a, b); }
+Tensor not_equal(const Arg& a, const Arg& b) { return compare(BinaryOp::not_equal, "not_equal", a, b); }
+Tensor less(const Arg& a, const Arg& b) { return compare(BinaryOp::less, "less", a, b); }
+Tensor less_equal(const Arg& a, const Arg& b) { return compare(BinaryOp::less_equal, "less_equal", a, b); }
+Tensor greater(const Arg& a, const Arg& b) { return compare(BinaryOp::greater, "greater", a, b); }
+Tensor greater_equal(const Arg& a, const Arg& b) { return compare(BinaryOp::greater_equal, "greater_equal", a, b); }
+
+namespace detail {
+
+Tensor relu_mask(const Tensor& dy, const Tensor& y) {
+  Tensor dx = empty_like(y);
+  const Tensor spread = dy.shape() == y.shape() ? dy : broadcast_view(dy, y.shape());
+  backend(y.device()).binary(BinaryOp::relu_mask, {.array = &spread.array()}, {.array = &y.array()}, dx.array());
+  if (taping())
+    record_op("relu_mask", SourceLocation{}, {&dy}, dx, {&y}, [y](Gradients& g) {
+      Tensor ddy = relu_mask(g.dy(), y);
+      g.add(0, ddy.shape() == g.shape(0) ? ddy : sum_to(ddy, g.shape(0)));
+    });
+  return dx;
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  const int lead = x.rank() - shape.rank();
+  std::uint32_t axes = 0;
+  for (int i = 0; i < x.rank(); ++i)
+    if (i < lead || (shape[i - lead] == 1 && x.shape()[i] != 1)) axes |= 1u << i;
+  Tensor y = sum_over(x, axes);
+  return y.shape() == shape ? y : reshape(y, shape);
+}
+
+}  // namespace detail
+
+}  // namespace reel

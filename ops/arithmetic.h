@@ -1,0 +1,47 @@
+#pragma once
+
+#include "reel/ops/arg.h"
+
+/// Elementwise functions of two operands, tensors or plain numbers, as functions and as operators. Shapes broadcast as in
+/// numpy. A number never becomes a tensor: it takes the tensor's dtype (a fraction with an integer tensor gives f32). Two
+/// tensors of different dtypes are promoted as PyTorch does it: the wider of one kind, floating over integer over bool;
+/// a tensor without axes counts only by its kind. Throw ShapeError if the shapes do not broadcast, DeviceError if the
+/// devices differ, DTypeError for + - * / maximum minimum of two bool8.
+namespace reel {
+
+REEL_API Tensor add(const Arg& a, const Arg& b);
+REEL_API Tensor sub(const Arg& a, const Arg& b);
+REEL_API Tensor mul(const Arg& a, const Arg& b);
+/// True division: integers give f32.
+REEL_API Tensor div(const Arg& a, const Arg& b);
+/// NaN if either is. Where both are equal each gets half of the gradient.
+REEL_API Tensor maximum(const Arg& a, const Arg& b);
+REEL_API Tensor minimum(const Arg& a, const Arg& b);
+
+/// bool8; no gradient.
+REEL_API Tensor equal(const Arg& a, const Arg& b);
+REEL_API Tensor not_equal(const Arg& a, const Arg& b);
+REEL_API Tensor less(const Arg& a, const Arg& b);
+REEL_API Tensor less_equal(const Arg& a, const Arg& b);
+REEL_API Tensor greater(const Arg& a, const Arg& b);
+REEL_API Tensor greater_equal(const Arg& a, const Arg& b);
+
+inline Tensor operator+(const Arg& a, const Arg& b) { return add(a, b); }
+inline Tensor operator-(const Arg& a, const Arg& b) { return sub(a, b); }
+inline Tensor operator*(const Arg& a, const Arg& b) { return mul(a, b); }
+inline Tensor operator/(const Arg& a, const Arg& b) { return div(a, b); }
+inline Tensor operator==(const Arg& a, const Arg& b) { return equal(a, b); }
+inline Tensor operator!=(const Arg& a, const Arg& b) { return not_equal(a, b); }
+inline Tensor operator<(const Arg& a, const Arg& b) { return less(a, b); }
+inline Tensor operator<=(const Arg& a, const Arg& b) { return less_equal(a, b); }
+inline Tensor operator>(const Arg& a, const Arg& b) { return greater(a, b); }
+inline Tensor operator>=(const Arg& a, const Arg& b) { return greater_equal(a, b); }
+
+namespace detail {
+/// dy where y > 0 or y is NaN, else 0: ReLU's backward, linear in dy; no gradient to y. Recorded.
+REEL_API Tensor relu_mask(const Tensor& dy, const Tensor& y);
+/// x summed over the axes along which `shape` was broadcast to x's shape. Recorded.
+REEL_API Tensor sum_to(const Tensor& x, const Shape& shape);
+}  // namespace detail
+
+}  // namespace reel

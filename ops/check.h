@@ -1,0 +1,47 @@
+#pragma once
+
+// Private to ops/: the checks that ops share. Each throws what its name says, naming the op, and gives what was checked.
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "reel/core/error.h"
+#include "reel/core/ops.h"
+#include "reel/core/tape.h"
+#include "reel/core/tensors.h"
+
+namespace reel::check {
+
+/// Error unless x is defined.
+inline void defined(const char* op, const char* name, const Tensor& x, SourceLocation where) {
+  if (!x.defined()) [[unlikely]]
+    throw Error(std::string(op) + ": " + name + " must be defined", where);
+}
+/// DTypeError unless x is f32 or f64.
+void floating(const char* op, const char* name, const Tensor& x, SourceLocation where);
+/// DTypeError unless x is i32 or i64.
+void index(const char* op, const char* name, const Tensor& x, SourceLocation where);
+/// DTypeError, DeviceError unless x agrees with y.
+void like(const char* op, const char* name, const Tensor& x, const char* other, const Tensor& y, SourceLocation where);
+/// ShapeError unless x has this shape.
+void shape(const char* op, const char* name, const Tensor& x, const Shape& expected, SourceLocation where);
+/// ShapeError unless x has this rank; `form` is the shape in letters, e.g. "[rows, in]".
+void rank(const char* op, const char* name, const Tensor& x, int rank, const char* form, SourceLocation where);
+/// The axis from the front; ShapeError unless it is in [-rank, rank).
+int axis(const char* op, int axis, int rank, SourceLocation where);
+/// The shape that both broadcast to, as numpy does it; ShapeError if there is none.
+Shape broadcast(const char* op, const Shape& a, const Shape& b, SourceLocation where);
+
+}  // namespace reel::check
+
+namespace reel::detail {
+
+/// x, or a contiguous copy; unrecorded, for kernels.
+inline Tensor packed(const Tensor& x) { return x.is_contiguous() ? x : copied(x, x.dtype()); }
+/// A view of x with x's size-1 axes (and missing leading ones) repeated; unrecorded.
+Tensor broadcast_view(const Tensor& x, const Shape& shape);
+/// Memory of x seen as another shape of the same size; x contiguous; unrecorded.
+Tensor reshaped(const Tensor& x, const Shape& shape);
+
+}  // namespace reel::detail

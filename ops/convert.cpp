@@ -1,0 +1,50 @@
+#include "reel/ops/convert.h"
+
+#include "reel/ops/check.h"
+
+namespace reel {
+
+using detail::Gradients;
+using detail::record_op;
+using detail::taping;
+
+Tensor cast(const Tensor& x, DType dtype, SourceLocation where) {
+  check::defined("cast", "x", x, where);
+  if (x.dtype() == dtype) return x;
+  Tensor y = detail::copied(x, dtype);
+  if (taping() && is_floating(dtype) && is_floating(x.dtype()))
+    record_op("cast", where, {&x}, y, {}, [from = x.dtype()](Gradients& g) { g.add(0, cast(g.dy(), from)); });
+  return y;
+}
+
+Ragged cast(const Ragged& x, DType dtype, SourceLocation where) { return x.with(cast(x.values(), dtype, where)); }
+
+Tensor to(const Tensor& x, Device device, SourceLocation where) {
+  check::defined("to", "x", x, where);
+  if (x.device() == device) return x;
+  Tensor y = detail::transferred(x, device);
+  if (taping()) record_op("to", where, {&x}, y, {}, [from = x.device()](Gradients& g) { g.add(0, to(g.dy(), from)); });
+  return y;
+}
+
+Ragged to(const Ragged& x, Device device, SourceLocation where) { return x.with(to(x.values(), device, where)); }
+
+Tensor clone(const Tensor& x, SourceLocation where) {
+  check::defined("clone", "x", x, where);
+  Tensor y = detail::copied(x, x.dtype());
+  if (taping() && is_floating(x.dtype()))
+    record_op("clone", where, {&x}, y, {}, [](Gradients& g) { g.add(0, g.dy()); });
+  return y;
+}
+
+Tensor contiguous(const Tensor& x, SourceLocation where) {
+  check::defined("contiguous", "x", x, where);
+  return x.is_contiguous() ? x : clone(x, where);
+}
+
+Tensor stop_gradient(const Tensor& x, SourceLocation where) {
+  check::defined("stop_gradient", "x", x, where);
+  return detail::view(x, 0, x.shape(), x.array().strides);
+}
+
+}  // namespace reel

@@ -1,0 +1,110 @@
+#include "reel/ops/create.h"
+
+#include <cstring>
+#include <string>
+
+#include "reel/ops/check.h"
+
+namespace reel {
+
+namespace {
+
+Tensor random(const char* op, RandomOp kind, const Shape& shape, Generator* generator, TensorOptions options,
+              SourceLocation where) {
+  if (!is_floating(options.dtype))
+    throw DTypeError(std::string(op) + ": the dtype must be f32 or f64, got " + name_of(options.dtype), where);
+  Tensor y = empty(shape, options, where);
+  const PhiloxState state =
+      generator != nullptr ? generator->take(y.size(), y.dtype()) : detail::take_random(y.size(), y.dtype());
+  backend(y.device()).random(kind, y.array(), state);
+  return y;
+}
+
+}  // namespace
+
+Tensor full(const Shape& shape, Scalar value, TensorOptions options, SourceLocation where) {
+  Tensor y = empty(shape, options, where);
+  backend(y.device()).fill(y.array(), value);
+  return y;
+}
+
+Tensor zeros(const Shape& shape, TensorOptions options, SourceLocation where) { return full(shape, 0, options, where); }
+Tensor ones(const Shape& shape, TensorOptions options, SourceLocation where) { return full(shape, 1, options, where); }
+Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
+Tensor ones_like(const Tensor& x) { return ones(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
+
+Tensor arange(std::int64_t count, TensorOptions options, SourceLocation where) {
+  if (options.dtype == bool8) throw DTypeError("arange: the dtype must be a number's, got bool8", where);
+  Tensor y = empty({count}, options, where);
+  backend(y.device()).arange(y.array(), 0, 1);
+  return y;
+}
+
+Tensor rand(const Shape& shape, TensorOptions options, SourceLocation where) {
+  return random("rand", RandomOp::uniform, shape, nullptr, options, where);
+}
+Tensor rand(const Shape& shape, Generator& generator, TensorOptions options, SourceLocation where) {
+  return random("rand", RandomOp::uniform, shape, &generator, options, where);
+}
+Tensor randn(const Shape& shape, TensorOptions options, SourceLocation where) {
+  return random("randn", RandomOp::normal, shape, nullptr, options, where);
+}
+Tensor randn(const Shape& shape, Generator& generator, TensorOptions options, SourceLocation where) {
+  return random("randn", RandomOp::normal, shape, &generator, options, where);
+}
+
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options, SourceLocation where) {
+  if (low >= high || static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) > (std::uint64_t{1} << 32))
+    throw Error(
+        "randint: low must be below high, by at most 2^32, got " + std::to_string(low) + " and " + std::to_string(high),
+        where);
+  if (is_floating(options.dtype) || options.dtype == bool8)
+    throw DTypeError(std::string("randint: the dtype must be an integer's, got ") + name_of(options.dtype), where);
+  Tensor bits = empty(shape, {.dtype = i64, .device = options.device}, where);
+  backend(bits.device()).random(RandomOp::bits, bits.array(), detail::take_random(bits.size(), f32));
+  // Multiplying 32 random bits by the range and keeping the high word is uniform to 1 part in 2^32 / range.
+  const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  Tensor host = detail::transferred(bits, Device::cpu());
+  auto* values = host.array().as<std::int64_t>();
+  for (std::int64_t i = 0; i < host.size(); ++i)
+    values[i] = low + static_cast<std::int64_t>((static_cast<std::uint64_t>(values[i]) * range) >> 32);
+  host = detail::transferred(host, options.device);
+  return options.dtype == i64 ? host : detail::copied(host, options.dtype);
+}
+
+Tensor permutation(std::int64_t count, Generator& generator, SourceLocation where) {
+  Tensor y = arange(count, {.dtype = i64}, where);
+  auto* values = y.array().as<std::int64_t>();
+  for (std::int64_t i = count - 1; i > 0; --i) {  // Fisher and Yates
+    const std::int64_t j = generator.below(i + 1);
+    const std::int64_t kept = values[i];
+    values[i] = values[j];
+    values[j] = kept;
+  }
+  return y;
+}
+
+Tensor tensor(std::initializer_list<double> values, const Shape& shape, TensorOptions options, SourceLocation where) {
+  const Tensor y = detail::from_elements(values.begin(), static_cast<std::int64_t>(values.size()), f64, shape, where);
+  return detail::transferred(options.dtype == f64 ? y : detail::copied(y, options.dtype), options.device);
+}
+
+Tensor tensor(std::initializer_list<double> values, TensorOptions options, SourceLocation where) {
+  return tensor(values, {values.size()}, options, where);
+}
+
+namespace detail {
+
+Tensor from_elements(const void* values, std::int64_t count, DType dtype, const Shape& shape, SourceLocation where) {
+  if (shape.size() != count)
+    throw ShapeError("from_span: shape " + shape.str() + " has " + std::to_string(shape.size()) + " elements, got " +
+                         std::to_string(count) + " values",
+                     where);
+  Tensor y = empty(shape, {.dtype = dtype}, where);
+  if (count > 0) std::memcpy(y.array().data, values, static_cast<std::size_t>(count) * size_of(dtype));
+  return y;
+}
+
+}  // namespace detail
+
+}  // namespace reel

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "reel/core/random.h"
+#include "reel/core/tensor.h"
+
+namespace reel {
+
+/// Tensors made from nothing. Each throws ShapeError for a negative size and OutOfMemory; dtype and device by options
+/// (f32 on the CPU), so zeros({2, 3}, {.dtype = f64}).
+REEL_API Tensor zeros(const Shape& shape, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
+REEL_API Tensor ones(const Shape& shape, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
+REEL_API Tensor full(const Shape& shape, Scalar value, TensorOptions options = {},
+                     SourceLocation where = SourceLocation::current());
+REEL_API Tensor zeros_like(const Tensor& x);
+REEL_API Tensor ones_like(const Tensor& x);
+
+/// [0, 1, ..., count - 1]
+REEL_API Tensor arange(std::int64_t count, TensorOptions options = {.dtype = i64},
+                       SourceLocation where = SourceLocation::current());
+
+/// Uniform numbers in [0, 1); f32 or f64. The same for every backend and number of threads. Throws DTypeError.
+REEL_API Tensor rand(const Shape& shape, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
+REEL_API Tensor rand(const Shape& shape, Generator& generator, TensorOptions options = {},
+                     SourceLocation where = SourceLocation::current());
+/// Numbers from the standard normal distribution; f32 or f64. Throws DTypeError.
+REEL_API Tensor randn(const Shape& shape, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
+REEL_API Tensor randn(const Shape& shape, Generator& generator, TensorOptions options = {},
+                      SourceLocation where = SourceLocation::current());
+/// Integers in [low, high), i64 unless said otherwise; high - low <= 2^32. Throws Error unless low < high.
+REEL_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options = {.dtype = i64},
+                        SourceLocation where = SourceLocation::current());
+/// The numbers 0 .. count - 1 in random order, i64 on the CPU.
+REEL_API Tensor permutation(std::int64_t count, Generator& generator, SourceLocation where = SourceLocation::current());
+
+/// A copy of `values` in row-major order. Throws ShapeError unless their number fits the shape.
+template <class T>
+Tensor from_span(std::span<const T> values, const Shape& shape, SourceLocation where = SourceLocation::current());
+
+/// A vector, or a tensor of `shape`, from a list: tensor({1, 2, 3}), tensor({1.5, 2, 3, 4}, {2, 2}, {.dtype = f64}).
+REEL_API Tensor tensor(std::initializer_list<double> values, TensorOptions options = {},
+                       SourceLocation where = SourceLocation::current());
+REEL_API Tensor tensor(std::initializer_list<double> values, const Shape& shape, TensorOptions options = {},
+                       SourceLocation where = SourceLocation::current());
+/// A vector of T's dtype.
+template <class T>
+Tensor from_vector(const std::vector<T>& values, SourceLocation where = SourceLocation::current()) {
+  return from_span(std::span<const T>(values), {values.size()}, where);
+}
+template <class T>
+Tensor from_vector(const std::vector<T>& values, const Shape& shape, SourceLocation where = SourceLocation::current()) {
+  return from_span(std::span<const T>(values), shape, where);
+}
+
+namespace detail {
+REEL_API Tensor from_elements(const void* values, std::int64_t count, DType dtype, const Shape& shape,
+                              SourceLocation where);
+}
+
+template <class T>
+Tensor from_span(std::span<const T> values, const Shape& shape, SourceLocation where) {
+  return detail::from_elements(values.data(), static_cast<std::int64_t>(values.size()), dtype_of<T>, shape, where);
+}
+
+}  // namespace reel

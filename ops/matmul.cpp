@@ -1,0 +1,217 @@
+#include "reel/ops/matmul.h"
+
+#include <string>
+
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/check.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/views.h"
+
+namespace reel {
+
+namespace {
+
+using detail::Gradients;
+using detail::record_op;
+using detail::taping;
+
+// The matrices in the last two axes of a tensor, as gemm wants them: rows without gaps inside, or columns (transposed).
+struct Matrices {
+  Tensor tensor;
+  bool transposed = false;
+  std::int64_t leading = 0;  // elements from row to row as stored
+
+  explicit Matrices(const Tensor& x) : tensor(x) {
+    const int r = x.rank();
+    const std::int64_t rows = x.shape()[r - 2], cols = x.shape()[r - 1];
+    const auto is_plain = [&](std::int64_t along, std::int64_t across, std::int64_t n) {
+      return (along == 1 || n <= 1) && across >= n;
+    };
+    if (is_plain(x.stride(r - 1), x.stride(r - 2), cols) || rows == 1) {
+      leading = rows == 1 ? cols : x.stride(r - 2);
+      if (rows == 1 && cols > 1 && x.stride(r - 1) != 1) pack();
+    } else if (is_plain(x.stride(r - 2), x.stride(r - 1), rows)) {
+      transposed = true;
+      leading = x.stride(r - 1);
+    } else {
+      pack();
+    }
+  }
+  void pack() {
+    tensor = detail::packed(tensor);
+    transposed = false;
+    leading = tensor.shape()[tensor.rank() - 1];
+  }
+};
+
+Shape leading_axes(const Shape& shape) { return Shape::of(shape.begin(), shape.rank() - 2); }
+
+Shape with_matrix(Shape shape, std::int64_t rows, std::int64_t cols) {
+  shape.push_back(rows);
+  shape.push_back(cols);
+  return shape;
+}
+
+// One stride from matrix to matrix over the batch `axes`, if there is one: all equal (0 for a tensor without batch).
+bool uniform_stride(const Tensor& x, const Shape& batch, std::int64_t& stride) {
+  const Shape own = leading_axes(x.shape());
+  if (own.size() == 1) {
+    stride = 0;
+    return true;
+  }
+  if (!(own == batch)) return false;
+  std::int64_t expected = x.stride(own.rank() - 1);
+  stride = expected;
+  for (int i = own.rank() - 1; i >= 0; --i) {
+    if (own[i] != 1 && x.stride(i) != expected) return false;
+    expected = own[i] == 1 ? expected : expected * own[i];
+  }
+  return own.back() != 1;
+}
+
+Tensor batched(const Tensor& x, const Shape& batch, std::int64_t& stride) {
+  if (uniform_stride(x, batch, stride)) return x;
+  const int r = x.rank();
+  const std::int64_t rows = x.shape()[r - 2], cols = x.shape()[r - 1];
+  Tensor full = detail::copied(detail::broadcast_view(x, with_matrix(batch, rows, cols)), x.dtype());
+  stride = rows * cols;
+  return full;
+}
+
+// The product of two tensors of rank >= 2; unrecorded. Shapes are right.
+Tensor multiplied(const Tensor& a, const Tensor& b, const Shape& batch) {
+  const std::int64_t m = a.shape()[a.rank() - 2], k = a.shape()[a.rank() - 1], n = b.shape()[b.rank() - 1];
+  Tensor c = empty(with_matrix(batch, m, n), {.dtype = a.dtype(), .device = a.device()});
+  Gemm gemm{.m = m, .n = n, .k = k, .batch = batch.size(), .dtype = a.dtype()};
+  Matrices left(a), right(b);
+  left.tensor = batched(left.tensor, batch, gemm.stride_a);
+  right.tensor = batched(right.tensor, batch, gemm.stride_b);
+  left = Matrices(left.tensor);
+  right = Matrices(right.tensor);
+  gemm.trans_a = left.transposed;
+  gemm.trans_b = right.transposed;
+  gemm.a = left.tensor.array().data;
+  gemm.b = right.tensor.array().data;
+  gemm.c = c.array().data;
+  gemm.lda = left.leading;
+  gemm.ldb = right.leading;
+  gemm.ldc = n;
+  gemm.stride_c = m * n;
+  // One weight for a whole batch of rows is one larger product; rows do not depend on each other.
+  if (gemm.batch > 1 && gemm.stride_b == 0 && !gemm.trans_a && gemm.stride_a == m * gemm.lda) {
+    gemm.m *= gemm.batch;
+    gemm.batch = 1;
+  }
+  backend(c.device()).gemm(gemm);
+  return c;
+}
+
+Tensor product(const Tensor& a, const Tensor& b, const char* op, SourceLocation where) {
+  if (a.shape()[a.rank() - 1] != b.shape()[b.rank() - 2])
+    throw ShapeError(std::string(op) + ": the last axis of a must be as long as the last but one of b, got shapes " +
+                         a.shape().str() + " and " + b.shape().str(),
+                     where);
+  const Shape batch = check::broadcast(op, leading_axes(a.shape()), leading_axes(b.shape()), where);
+  Tensor c = multiplied(a, b, batch);
+  if (taping())
+    record_op(op, where, {&a, &b}, c, {&a, &b}, [a, b](Gradients& g) {
+      const Tensor& dc = g.dy();
+      if (g.needs(0)) g.add(0, detail::sum_to(matmul(dc, transpose(b)), a.shape()));
+      if (g.needs(1)) g.add(1, detail::sum_to(matmul(transpose(a), dc), b.shape()));
+    });
+  return c;
+}
+
+// dweight (+)= dz^T x, with dz [rows, out] and x [rows, in].
+void weight_gradient(const Tensor& dz, const Tensor& x, const Gradients::Destination& to) {
+  Gemm gemm{.m = dz.shape()[1], .n = x.shape()[1], .k = x.shape()[0], .dtype = x.dtype(), .trans_a = true};
+  gemm.a = dz.array().data;
+  gemm.b = x.array().data;
+  gemm.c = to.dx.array().data;
+  gemm.lda = gemm.m;
+  gemm.ldb = gemm.ldc = gemm.n;
+  gemm.accumulate = !to.fresh;
+  backend(x.device()).gemm(gemm);
+}
+
+// The fused backward of linear on rows; in recorded ops while an outer tape watches.
+void linear_backward(Gradients& g, const Tensor& rows, const Tensor& weight, const Tensor& result) {
+  Tensor dz = reshape(g.dy(), {rows.shape()[0], weight.shape()[0]});
+  if (result.defined()) dz = detail::relu_mask(dz, stop_gradient(reshape(result, dz.shape())));
+  if (g.needs(0)) g.add(0, reshape(matmul(dz, weight), g.shape(0)));
+  if (g.needs(2)) g.add(2, sum(dz, 0));
+  if (!g.needs(1)) return;
+  if (g.recording()) {
+    g.add(1, matmul(transpose(dz), rows));
+  } else {
+    weight_gradient(detail::packed(dz), detail::packed(rows), g.destination(1));
+  }
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b, SourceLocation where) {
+  check::floating("matmul", "a", a, where);
+  check::like("matmul", "b", b, "a", a, where);
+  if (a.rank() == 0 || b.rank() == 0)
+    throw ShapeError(
+        "matmul: both operands must have at least one axis, got shapes " + a.shape().str() + " and " + b.shape().str(),
+        where);
+  if (a.rank() == 1) {
+    const Tensor row = matmul(unsqueeze(a, 0, where), b, where);
+    return squeeze(row, b.rank() == 1 ? 0 : -2, where);
+  }
+  if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1, where), where), -1, where);
+  return product(a, b, "matmul", where);
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Epilogue epilogue, SourceLocation where) {
+  check::floating("linear", "x", x, where);
+  check::rank("linear", "weight", weight, 2, "[out, in]", where);
+  check::like("linear", "weight", weight, "x", x, where);
+  const std::int64_t out = weight.shape()[0], in = weight.shape()[1];
+  if (x.rank() < 1 || x.shape().back() != in)
+    throw ShapeError("linear: x must have shape [..., " + std::to_string(in) + "] for a weight of shape " +
+                         weight.shape().str() + ", got " + x.shape().str(),
+                     where);
+  if (bias.defined()) {
+    check::like("linear", "bias", bias, "x", x, where);
+    check::shape("linear", "bias", bias, {out}, where);
+  }
+  Shape shape = x.shape();
+  shape[shape.rank() - 1] = out;
+  Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()});
+  std::int64_t count = 1;
+  for (int i = 0; i + 1 < x.rank(); ++i) count *= x.shape()[i];
+  const Tensor rows = detail::packed(x), matrix = detail::packed(weight);
+  const Tensor shift = bias.defined() ? detail::packed(bias) : bias;
+  backend(x.device())
+      .gemm({.m = count,
+             .n = out,
+             .k = in,
+             .dtype = x.dtype(),
+             .trans_b = true,
+             .a = rows.array().data,
+             .b = matrix.array().data,
+             .c = y.array().data,
+             .lda = in,
+             .ldb = in,
+             .ldc = out,
+             .bias = shift.defined() ? shift.array().data : nullptr,
+             .epilogue = epilogue});
+  if (taping()) {
+    const Tensor result = epilogue == Epilogue::relu ? y : Tensor();
+    record_op("linear", where, {&x, &weight, &bias}, y, {&x, &weight, &result},
+              [x, weight, result, count, in](Gradients& g) {
+                linear_backward(g, reshape(x, {count, in}), weight, result);
+              });
+  }
+  return y;
+}
+
+Ragged linear(const Ragged& x, const Tensor& weight, const Tensor& bias, Epilogue epilogue, SourceLocation where) {
+  return x.with(linear(x.values(), weight, bias, epilogue, where));
+}
+
+}  // namespace reel

@@ -1,0 +1,301 @@
+#include "reel/ops/views.h"
+
+#include <algorithm>
+#include <string>
+
+#include "reel/core/ragged.h"
+#include "reel/core/scratch.h"
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/check.h"
+
+namespace reel {
+
+namespace {
+
+using detail::Gradients;
+using detail::record_op;
+using detail::taping;
+
+// Where a strided part lies in a tensor of shape `whole`.
+struct Part {
+  Shape whole;
+  int axis = 0;
+  std::int64_t begin = 0, step = 1, length = 0;
+};
+
+Tensor part_of(const Tensor& x, const Part& part) {
+  Shape shape = x.shape();
+  shape[part.axis] = part.length;
+  std::int64_t strides[kMaxRank];
+  std::copy_n(x.array().strides, x.rank(), strides);
+  const std::int64_t offset = part.length > 0 ? part.begin * strides[part.axis] : 0;
+  strides[part.axis] *= part.step;
+  return detail::view(x, offset, shape, strides);
+}
+
+Tensor sliced(const char* op, const Tensor& x, const Part& part, SourceLocation where);
+
+// Zeros of the whole shape with dy in its part: the adjoint of slicing, recorded.
+Tensor spread(const Tensor& dy, const Part& part) {
+  Tensor dx = empty(part.whole, {.dtype = dy.dtype(), .device = dy.device()});
+  Ops& ops = backend(dy.device());
+  ops.fill(dx.array(), 0);
+  ops.copy(dy.array(), part_of(dx, part).array());
+  if (taping())
+    record_op("slice_backward", SourceLocation{}, {&dy}, dx, {},
+              [part](Gradients& g) { g.add(0, sliced("slice", g.dy(), part, SourceLocation{})); });
+  return dx;
+}
+
+Tensor sliced(const char* op, const Tensor& x, const Part& part, SourceLocation where) {
+  Tensor y = part_of(x, part);
+  if (taping())
+    record_op(op, where, {&x}, y, {}, [part](Gradients& g) {
+      if (g.recording()) {
+        g.add(0, spread(g.dy(), part));
+        return;
+      }
+      // Many slices of one tensor write into one gradient, each its part.
+      const auto [dx, fresh] = g.destination(0);
+      Ops& ops = backend(dx.device());
+      if (fresh) ops.fill(dx.array(), 0);
+      const Tensor to = part_of(dx, part);
+      if (to.is_contiguous()) return ops.accumulate(g.dy().array(), to.array());
+      const Tensor sum = detail::copied(to, to.dtype());
+      ops.accumulate(g.dy().array(), sum.array());
+      ops.copy(sum.array(), to.array());
+    });
+  return y;
+}
+
+// Where the parts of a concatenation lie.
+class Ends {
+ public:
+  Ends(const Tensors& parts, int axis) : offsets_(lengths(parts, axis)) {}
+  int count() const { return static_cast<int>(offsets_.count()); }
+  std::int64_t begin(int i) const { return offsets_.span()[static_cast<std::size_t>(i)]; }
+
+ private:
+  static Offsets lengths(const Tensors& parts, int axis) {
+    Scratch memory(parts.size() * sizeof(std::int64_t));
+    auto* list = memory.as<std::int64_t>();
+    for (std::size_t i = 0; i < parts.size(); ++i) list[i] = parts[i].shape()[axis];
+    return Offsets(std::span<const std::int64_t>(list, parts.size()));
+  }
+  Offsets offsets_;
+};
+
+std::string axis_text(int axis) { return " of axis " + std::to_string(axis); }
+
+}  // namespace
+
+Tensor reshape(const Tensor& x, const Shape& shape, SourceLocation where) {
+  check::defined("reshape", "x", x, where);
+  Shape full = shape;
+  int unknown = -1;
+  std::int64_t known = 1;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] == -1 && unknown < 0) unknown = i;
+    else if (shape[i] < 0)
+      throw ShapeError("reshape: sizes must be at least 0, but for one -1, got " + shape.str(), where);
+    else known *= shape[i];
+  }
+  if (unknown >= 0 && known > 0) full[unknown] = x.size() / known;
+  if (unknown >= 0 && known == 0)
+    throw ShapeError("reshape: -1 beside a size of 0 has no meaning, got " + shape.str(), where);
+  if (full.size() != x.size())
+    throw ShapeError("reshape: the new shape must have as many elements as " + x.shape().str() + ", got " + shape.str(),
+                     where);
+  Tensor y = detail::reshaped(detail::packed(x), full);
+  if (taping()) record_op("reshape", where, {&x}, y, {}, [](Gradients& g) { g.add(0, reshape(g.dy(), g.shape(0))); });
+  return y;
+}
+
+Tensor flatten(const Tensor& x, int first, int last, SourceLocation where) {
+  check::defined("flatten", "x", x, where);
+  if (x.rank() == 0) return reshape(x, {1}, where);
+  first = check::axis("flatten", first, x.rank(), where);
+  last = check::axis("flatten", last, x.rank(), where);
+  if (first > last)
+    throw ShapeError("flatten: the first axis must not be behind the last, got " + std::to_string(first) + " and " +
+                         std::to_string(last),
+                     where);
+  Shape shape;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i > first && i <= last) shape[first] *= x.shape()[i];
+    else shape.push_back(x.shape()[i]);
+  }
+  return reshape(x, shape, where);
+}
+
+Tensor transpose(const Tensor& x, int a, int b, SourceLocation where) {
+  check::defined("transpose", "x", x, where);
+  a = check::axis("transpose", a, x.rank(), where);
+  b = check::axis("transpose", b, x.rank(), where);
+  Shape order;
+  for (int i = 0; i < x.rank(); ++i) order.push_back(i == a ? b : i == b ? a : i);
+  return permute(x, order, where);
+}
+
+Tensor permute(const Tensor& x, const Shape& order, SourceLocation where) {
+  check::defined("permute", "x", x, where);
+  Shape axes, shape, inverse = order;
+  std::int64_t strides[kMaxRank];
+  std::uint32_t seen = 0;
+  for (const std::int64_t axis : order) {
+    const int from = check::axis("permute", static_cast<int>(axis), x.rank(), where);
+    seen |= 1u << from;
+    if (axes.rank() < x.rank()) {
+      strides[axes.rank()] = x.stride(from);
+      shape.push_back(x.shape()[from]);
+      axes.push_back(from);
+    }
+  }
+  if (order.rank() != x.rank() || seen != (1u << x.rank()) - 1)
+    throw ShapeError(
+        "permute: each of the " + std::to_string(x.rank()) + " axes must be named once, got " + order.str(), where);
+  for (int i = 0; i < axes.rank(); ++i) inverse[static_cast<int>(axes[i])] = i;
+  Tensor y = detail::view(x, 0, shape, strides);
+  if (taping())
+    record_op("permute", where, {&x}, y, {}, [inverse](Gradients& g) { g.add(0, permute(g.dy(), inverse)); });
+  return y;
+}
+
+Tensor unsqueeze(const Tensor& x, int axis, SourceLocation where) {
+  check::defined("unsqueeze", "x", x, where);
+  if (x.rank() == kMaxRank) throw ShapeError("unsqueeze: x has 8 axes already, got shape " + x.shape().str(), where);
+  axis = check::axis("unsqueeze", axis, x.rank() + 1, where);
+  Shape shape;
+  std::int64_t strides[kMaxRank];
+  for (int i = 0; i <= x.rank(); ++i) {
+    strides[i] = i < axis ? x.stride(i) : i == axis ? 1 : x.stride(i - 1);
+    shape.push_back(i < axis ? x.shape()[i] : i == axis ? 1 : x.shape()[i - 1]);
+  }
+  Tensor y = detail::view(x, 0, shape, strides);
+  if (taping()) record_op("unsqueeze", where, {&x}, y, {}, [axis](Gradients& g) { g.add(0, squeeze(g.dy(), axis)); });
+  return y;
+}
+
+Tensor squeeze(const Tensor& x, int axis, SourceLocation where) {
+  check::defined("squeeze", "x", x, where);
+  axis = check::axis("squeeze", axis, x.rank(), where);
+  if (x.shape()[axis] != 1)
+    throw ShapeError("squeeze: axis " + std::to_string(axis) + " must have size 1, got shape " + x.shape().str(),
+                     where);
+  Shape shape;
+  std::int64_t strides[kMaxRank];
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i == axis) continue;
+    strides[shape.rank()] = x.stride(i);
+    shape.push_back(x.shape()[i]);
+  }
+  Tensor y = detail::view(x, 0, shape, strides);
+  if (taping()) record_op("squeeze", where, {&x}, y, {}, [axis](Gradients& g) { g.add(0, unsqueeze(g.dy(), axis)); });
+  return y;
+}
+
+Tensor expand(const Tensor& x, const Shape& shape, SourceLocation where) {
+  check::defined("expand", "x", x, where);
+  bool fits = x.rank() <= shape.rank();
+  for (int i = 0; fits && i < x.rank(); ++i) {
+    const std::int64_t to = shape[i + shape.rank() - x.rank()];
+    fits = x.shape()[i] == to || (x.shape()[i] == 1 && to >= 0);
+  }
+  if (!fits)
+    throw ShapeError("expand: " + x.shape().str() + " must broadcast to the new shape, got " + shape.str(), where);
+  Tensor y = detail::broadcast_view(x, shape);
+  if (taping())
+    record_op("expand", where, {&x}, y, {}, [](Gradients& g) { g.add(0, detail::sum_to(g.dy(), g.shape(0))); });
+  return y;
+}
+
+Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end, std::int64_t step, SourceLocation where) {
+  check::defined("slice", "x", x, where);
+  axis = check::axis("slice", axis, x.rank(), where);
+  if (step < 1) throw ShapeError("slice: step must be at least 1, got " + std::to_string(step), where);
+  const std::int64_t size = x.shape()[axis];
+  const auto clipped = [size](std::int64_t i) {
+    if (i < 0) i += size;
+    return i < 0 ? 0 : i > size ? size : i;
+  };
+  begin = clipped(begin);
+  end = clipped(end);
+  const std::int64_t length = end > begin ? (end - begin - 1) / step + 1 : 0;
+  return sliced("slice", x, {x.shape(), axis, begin, step, length}, where);
+}
+
+Tensor narrow(const Tensor& x, int axis, std::int64_t begin, std::int64_t length, SourceLocation where) {
+  check::defined("narrow", "x", x, where);
+  axis = check::axis("narrow", axis, x.rank(), where);
+  const std::int64_t size = x.shape()[axis];
+  if (begin < 0 || length < 0 || begin > size || length > size - begin)
+    throw IndexError("narrow: begin and length must lie in the " + std::to_string(size) + " indices" + axis_text(axis) +
+                         ", got " + std::to_string(begin) + " and " + std::to_string(length),
+                     where);
+  return sliced("narrow", x, {x.shape(), axis, begin, 1, length}, where);
+}
+
+Tensor select(const Tensor& x, int axis, std::int64_t index, SourceLocation where) {
+  check::defined("select", "x", x, where);
+  axis = check::axis("select", axis, x.rank(), where);
+  const std::int64_t size = x.shape()[axis];
+  if (index < -size || index >= size)
+    throw IndexError("select: index must be in [-" + std::to_string(size) + ", " + std::to_string(size) + ")" +
+                         axis_text(axis) + ", got " + std::to_string(index),
+                     where);
+  return squeeze(narrow(x, axis, index < 0 ? index + size : index, 1, where), axis, where);
+}
+
+Tensor Tensor::operator[](std::int64_t index) const {
+  check::defined("operator[]", "x", *this, SourceLocation{});
+  if (rank() == 0) throw ShapeError("operator[]: a tensor without axes has one element, read it with item()");
+  return select(*this, 0, index, SourceLocation{});
+}
+
+Tensor concatenate(const Tensors& parts, int axis, SourceLocation where) {
+  if (parts.empty()) throw ShapeError("concatenate: at least one tensor is needed, got none", where);
+  check::defined("concatenate", "part 0", parts[0], where);
+  Shape shape = parts[0].shape();
+  axis = check::axis("concatenate", axis, shape.rank(), where);
+  shape[axis] = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string name = "part " + std::to_string(i);
+    check::like("concatenate", name.c_str(), parts[i], "part 0", parts[0], where);
+    const std::int64_t sum = shape[axis];
+    bool fits = parts[i].rank() == shape.rank();
+    for (int d = 0; fits && d < shape.rank(); ++d) fits = d == axis || parts[i].shape()[d] == shape[d];
+    if (!fits)
+      throw ShapeError("concatenate: parts must agree in all sizes but axis " + std::to_string(axis) + ", got " +
+                           parts[0].shape().str() + " and " + parts[i].shape().str() + " for part " + std::to_string(i),
+                       where);
+    shape[axis] = sum + parts[i].shape()[axis];
+  }
+  Tensor y = empty(shape, {.dtype = parts[0].dtype(), .device = parts[0].device()});
+  Ops& ops = backend(y.device());
+  std::int64_t begin = 0;
+  for (const Tensor& part : parts) {
+    const std::int64_t length = part.shape()[axis];
+    ops.copy(part.array(), part_of(y, {shape, axis, begin, 1, length}).array());
+    begin += length;
+  }
+  if (taping())
+    detail::record_list("concatenate", where, parts, Tensors{y}, {}, [axis, ends = Ends(parts, axis)](Gradients& g) {
+      const Tensor& dy = g.dy();
+      for (int i = 0; i < ends.count(); ++i)
+        if (g.needs(i)) g.add(i, narrow(dy, axis, ends.begin(i), ends.begin(i + 1) - ends.begin(i)));
+    });
+  return y;
+}
+
+Tensor stack(const Tensors& parts, int axis, SourceLocation where) {
+  Tensors with_axis;
+  for (const Tensor& part : parts) with_axis.push_back(unsqueeze(part, axis, where));
+  for (std::size_t i = 1; i < parts.size(); ++i)
+    if (!(parts[i].shape() == parts[0].shape()))
+      throw ShapeError(
+          "stack: tensors must have one shape, got " + parts[0].shape().str() + " and " + parts[i].shape().str(),
+          where);
+  return concatenate(with_axis, with_axis.empty() ? 0 : check::axis("stack", axis, with_axis[0].rank(), where), where);
+}
+
+}  // namespace reel
