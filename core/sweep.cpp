@@ -101,6 +101,7 @@ Sweep::Sweep(const Mark& mark, const char* call, const Tensor& y, const Tensors*
     (list_.node(middle).slot <= y_slot ? low : high) = middle;
   }
   last_node_ = low;
+  parameters_ = wanted == nullptr;
   releasing_ = list_.live_tapes <= 1 && !options.keep;
 
   const auto slots = static_cast<std::size_t>(end_ - begin_);
@@ -150,7 +151,7 @@ void Sweep::mark() {
 bool Sweep::needs(const Edge& edge) const {
   if (edge.slot >= begin_) return (flags(edge.slot) & kNeeded) != 0;
   if (edge.slot == kConstant) return false;
-  if (edge.slot == kParameter && wanted_ == nullptr) return is_trainable(*edge.tensor);
+  if (edge.slot == kParameter && parameters_ && is_trainable(*edge.tensor)) return true;
   for (const Outside& outside : outside_)
     if (outside.slot == edge.slot && outside.parameter == edge.tensor) return true;
   return false;

@@ -42,6 +42,8 @@ class Sweep {
   Sweep(const Sweep&) = delete;
   Sweep& operator=(const Sweep&) = delete;
 
+  /// Gradients go to the trainable parameters too, although others are wanted.
+  void include_parameters() { parameters_ = true; }
   void run(Tensor dy);
   /// Parameters' gradients take effect.
   void commit();
@@ -76,10 +78,14 @@ class Sweep {
   std::int64_t begin_, end_, y_slot_;  // slots
   std::int64_t first_node_, last_node_;
   bool releasing_;
+  bool parameters_;
   Tensor* gradients_ = nullptr;    // [end - begin]
   std::uint8_t* flags_ = nullptr;  // [end - begin]
   std::vector<Outside> outside_;
   std::vector<ParameterSink> sinks_;
 };
+
+/// Throws unless dy can start a sweep from y.
+void check_start(const char* call, const Tensor& y, const Tensor& dy, SourceLocation where);
 
 }  // namespace reel::detail

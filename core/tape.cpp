@@ -48,19 +48,6 @@ Tensor ones_for(const char* call, const Tensor& y, SourceLocation where) {
   return dy;
 }
 
-void check_start(const char* call, const Tensor& y, const Tensor& dy, SourceLocation where) {
-  if (!y.defined() || !dy.defined()) throw Error(std::string(call) + ": y and dy must be defined", where);
-  if (!(dy.shape() == y.shape()))
-    throw ShapeError(std::string(call) + ": dy must have y's shape " + y.shape().str() + ", got " + dy.shape().str(),
-                     where);
-  if (dy.dtype() != y.dtype())
-    throw DTypeError(std::string(call) + ": dy must be " + name_of(y.dtype()) + " like y, got " + name_of(dy.dtype()),
-                     where);
-  if (!(dy.device() == y.device()))
-    throw DeviceError(std::string(call) + ": dy must be on " + y.device().name() + " like y, got " + dy.device().name(),
-                      where);
-}
-
 }  // namespace
 
 Tape::Tape(TapeOptions options) {
@@ -96,7 +83,7 @@ void Tape::backward(const Tensor& y, SweepOptions options, SourceLocation where)
 }
 
 void Tape::backward(const Tensor& y, const Tensor& dy, SweepOptions options, SourceLocation where) {
-  check_start("backward", y, dy, where);
+  detail::check_start("backward", y, dy, where);
   const SweepScope scope(mark_.outer_recording);
   detail::Sweep sweep(mark_, "backward", y, nullptr, options, where);
   sweep.run(dy);
@@ -109,7 +96,7 @@ Tensors Tape::gradient(const Tensor& y, const Tensors& xs, SweepOptions options,
 
 Tensors Tape::gradient(const Tensor& y, const Tensor& dy, const Tensors& xs, SweepOptions options,
                        SourceLocation where) {
-  check_start("gradient", y, dy, where);
+  detail::check_start("gradient", y, dy, where);
   const SweepScope scope(mark_.outer_recording);
   detail::Sweep sweep(mark_, "gradient", y, &xs, options, where);
   sweep.run(dy);
@@ -125,6 +112,19 @@ bool is_tracked(const Tensor& x) {
 }
 
 namespace detail {
+
+void check_start(const char* call, const Tensor& y, const Tensor& dy, SourceLocation where) {
+  if (!y.defined() || !dy.defined()) throw Error(std::string(call) + ": y and dy must be defined", where);
+  if (!(dy.shape() == y.shape()))
+    throw ShapeError(std::string(call) + ": dy must have y's shape " + y.shape().str() + ", got " + dy.shape().str(),
+                     where);
+  if (dy.dtype() != y.dtype())
+    throw DTypeError(std::string(call) + ": dy must be " + name_of(y.dtype()) + " like y, got " + name_of(dy.dtype()),
+                     where);
+  if (!(dy.device() == y.device()))
+    throw DeviceError(std::string(call) + ": dy must be on " + y.device().name() + " like y, got " + dy.device().name(),
+                      where);
+}
 
 void check_record(const char* op, const Tensors& outputs, SourceLocation where) {
   for (const Tensor& output : outputs) {

@@ -1,0 +1,63 @@
+#include "reel/core/random.h"
+
+#include <mutex>
+#include <string>
+
+#include "reel/core/error.h"
+#include "reel/core/scalar/philox.h"
+
+namespace reel {
+
+namespace {
+
+struct Process {
+  std::mutex mutex;
+  Generator generator{0};
+};
+Process& process() {
+  static Process* const instance = new Process;  // never destroyed: static objects may draw numbers when they end
+  return *instance;
+}
+
+}  // namespace
+
+PhiloxState Generator::take(std::int64_t count, DType dtype) {
+  const PhiloxState place = state_;
+  const std::uint64_t per_block = dtype == f64 ? 2 : 4;
+  state_.counter += (static_cast<std::uint64_t>(count) + per_block - 1) / per_block;
+  return place;
+}
+
+std::int64_t Generator::below(std::int64_t bound) {
+  if (bound < 1) throw Error("Generator::below: bound must be at least 1, got " + std::to_string(bound));
+  const auto range = static_cast<std::uint64_t>(bound);
+  const std::uint64_t reject_from = ~std::uint64_t{0} - (~std::uint64_t{0} % range + 1) % range;  // last fair value
+  for (;;) {
+    const scalar::PhiloxBlock block = scalar::philox(state_.seed, state_.stream, state_.counter++);
+    const std::uint64_t bits = std::uint64_t{block.lane[1]} << 32 | block.lane[0];
+    if (bits <= reject_from) return static_cast<std::int64_t>(bits % range);
+  }
+}
+
+void manual_seed(std::uint64_t seed) { set_random_state({seed, 0, 0}); }
+
+PhiloxState random_state() {
+  const std::lock_guard lock(process().mutex);
+  return process().generator.state();
+}
+
+void set_random_state(const PhiloxState& state) {
+  const std::lock_guard lock(process().mutex);
+  process().generator = Generator(state);
+}
+
+namespace detail {
+
+PhiloxState take_random(std::int64_t count, DType dtype) {
+  const std::lock_guard lock(process().mutex);
+  return process().generator.take(count, dtype);
+}
+
+}  // namespace detail
+
+}  // namespace reel

@@ -1,0 +1,334 @@
+#include "reel/ops/ragged.h"
+
+#include <string>
+
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/check.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/create.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/softmax.h"
+#include "reel/ops/unary.h"
+#include "reel/ops/views.h"
+
+namespace reel {
+
+namespace {
+
+using detail::Gradients;
+using detail::packed;
+using detail::record_op;
+using detail::taping;
+
+TensorOptions like(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
+
+// Seen as [rows, width].
+Tensor as_rows(const Tensor& x) {
+  const std::int64_t rows = x.shape()[0];
+  std::int64_t width = 1;
+  for (int i = 1; i < x.rank(); ++i) width *= x.shape()[i];
+  return detail::reshaped(packed(x), {rows, width});
+}
+
+Shape with_rows(Shape shape, std::int64_t rows) {
+  shape[0] = rows;
+  return shape;
+}
+
+// --- between rows and sequences: a sum's gradient is a repetition and the other way round ------------------------------
+
+Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, SourceLocation where);
+
+// x [n, ...] to [total, ...], each row divided by its sequence's length if `mean`.
+Tensor repeated_rows(const Tensor& x, const Offsets& offsets, bool mean, SourceLocation where) {
+  Tensor y = empty(with_rows(x.shape(), offsets.total()), like(x));
+  backend(x.device()).segment_broadcast(as_rows(x).array(), offsets.segments(x.device()), mean, as_rows(y).array());
+  if (taping())
+    record_op("repeat_rows", where, {&x}, y, {}, [offsets, mean](Gradients& g) {
+      g.add(0, reduced_rows(mean ? ReduceOp::mean : ReduceOp::sum, g.dy(), offsets, SourceLocation{}));
+    });
+  return y;
+}
+
+// 1 at the winner of each sequence and column.
+Tensor winners(const Tensor& which, const Offsets& offsets, DType dtype) {
+  const Tensor ones = reel::ones(which.shape(), {.dtype = dtype, .device = which.device()});
+  Tensor mask = empty({offsets.total(), which.shape()[1]}, like(ones));
+  backend(which.device())
+      .segment_select_backward(ones.array(), which.array(), offsets.segments(which.device()), mask.array());
+  return mask;
+}
+
+void select_backward(Gradients& g, const Tensor& which, const Offsets& offsets) {
+  const Tensor& dy = g.dy();
+  const Shape shape = g.shape(0);
+  if (g.recording()) {
+    const Tensor mask = detail::reshaped(winners(which, offsets, dy.dtype()), shape);
+    g.add(0, detail::relu_mask(repeated_rows(dy, offsets, false, SourceLocation{}), mask));
+    return;
+  }
+  Tensor dx = empty(shape, like(dy));
+  backend(dy.device())
+      .segment_select_backward(as_rows(dy).array(), which.array(), offsets.segments(dy.device()), as_rows(dx).array());
+  g.add(0, std::move(dx));
+}
+
+constexpr const char* name_of(ReduceOp op) {
+  return op == ReduceOp::sum ? "sum" : op == ReduceOp::mean ? "mean" : op == ReduceOp::max ? "max" : "min";
+}
+
+Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, SourceLocation where) {
+  check::floating(name_of(op), "x", x, where);
+  Tensor y = empty(with_rows(x.shape(), offsets.count()), like(x));
+  const bool adds = op == ReduceOp::sum || op == ReduceOp::mean;
+  const Tensor out = as_rows(y);
+  const Tensor which = adds || !taping() ? Tensor() : empty(out.shape(), {.dtype = i64, .device = x.device()});
+  backend(x.device())
+      .segment_reduce(op, as_rows(x).array(), offsets.segments(x.device()), out.array(),
+                      which.defined() ? &which.array() : nullptr);
+  if (taping() && adds)
+    record_op(name_of(op), where, {&x}, y, {}, [offsets, mean = op == ReduceOp::mean](Gradients& g) {
+      g.add(0, repeated_rows(g.dy(), offsets, mean, SourceLocation{}));
+    });
+  else if (taping())
+    record_op(name_of(op), where, {&x}, y, {}, [offsets, which](Gradients& g) { select_backward(g, which, offsets); });
+  return y;
+}
+
+// --- broadcasting -----------------------------------------------------------------------------------------------------
+
+void check_offsets(const char* op, const Ragged& a, const Ragged& b, SourceLocation where) {
+  if (!(a.offsets() == b.offsets()))
+    throw ShapeError(std::string(op) + ": both Ragged operands must have the same lengths, got " +
+                         std::to_string(a.count()) + " sequences of " + std::to_string(a.total()) + " rows and " +
+                         std::to_string(b.count()) + " of " + std::to_string(b.total()) +
+                         (a.count() == b.count() && a.total() == b.total() ? ", cut differently" : ""),
+                     where);
+}
+
+// A tensor beside `x`, ready to broadcast against x's values.
+Tensor beside(const char* op, const Ragged& x, const Tensor& other, SourceLocation where) {
+  check::defined(op, "the operand beside the Ragged", other, where);
+  const int rank = x.values().rank();
+  if (other.rank() < rank) return other;
+  if (other.rank() > rank || other.shape()[0] != x.count())
+    throw ShapeError(std::string(op) + ": a tensor beside a Ragged of " + std::to_string(x.count()) +
+                         " sequences and values " + x.values().shape().str() + " must have one row per sequence, [" +
+                         std::to_string(x.count()) + ", ...], or lower rank, got " + other.shape().str(),
+                     where);
+  return repeated_rows(other, x.offsets(), false, where);
+}
+
+using Binary = Tensor (*)(const Arg&, const Arg&);
+
+// Rows must not be broadcast away: the result has the Ragged's rows.
+Ragged checked(const char* op, const Ragged& x, Tensor values, SourceLocation where) {
+  if (values.rank() != x.values().rank() || values.shape()[0] != x.total())
+    throw ShapeError(std::string(op) + ": rows of shapes that broadcast are needed, got a result of shape " +
+                         values.shape().str() + " for " + std::to_string(x.total()) + " rows",
+                     where);
+  return x.with(std::move(values));
+}
+
+Ragged both(const char* op, Binary f, const Ragged& a, const Ragged& b, SourceLocation where) {
+  check_offsets(op, a, b, where);
+  return a.with(f(Arg(a.values(), where), Arg(b.values(), where)));
+}
+Ragged left(const char* op, Binary f, const Ragged& a, const Arg& b) {
+  const SourceLocation where = b.where();
+  if (!b.is_tensor()) return a.with(f(Arg(a.values(), where), b));
+  const Tensor other = beside(op, a, b.tensor(), where);
+  return checked(op, a, f(Arg(a.values(), where), Arg(other, where)), where);
+}
+Ragged right(const char* op, Binary f, const Arg& a, const Ragged& b) {
+  const SourceLocation where = a.where();
+  if (!a.is_tensor()) return b.with(f(a, Arg(b.values(), where)));
+  const Tensor other = beside(op, b, a.tensor(), where);
+  return checked(op, b, f(Arg(other, where), Arg(b.values(), where)), where);
+}
+
+void check_row_axes(const char* op, const Ragged& x, const Axes& axes, SourceLocation where) {
+  if ((axes.mask(op, x.values().rank(), where) & 1) != 0)
+    throw ShapeError(
+        std::string(op) + ": axes of a Ragged must lie behind the rows' axis 0; without axes it acts per sequence",
+        where);
+}
+
+// --- softmax ----------------------------------------------------------------------------------------------------------
+
+Ragged within_sequences(SoftmaxOp op, const char* name, const Ragged& x, SourceLocation where) {
+  check::floating(name, "x", x.values(), where);
+  const Tensor& values = x.values();
+  const Offsets& offsets = x.offsets();
+  Tensor y = empty(values.shape(), like(values));
+  backend(y.device()).segment_softmax(op, as_rows(values).array(), x.segments(), as_rows(y).array());
+  if (taping())
+    record_op(name, where, {&values}, y, {&y}, [op, y, offsets](Gradients& g) {
+      const Tensor& dy = g.dy();
+      if (g.recording()) {
+        const auto total = [&](const Tensor& rows) {
+          const Tensor sums = reduced_rows(ReduceOp::sum, rows, offsets, SourceLocation{});
+          return repeated_rows(sums, offsets, false, SourceLocation{});
+        };
+        g.add(0, op == SoftmaxOp::softmax ? y * (dy - total(dy * y)) : dy - exp(y) * total(dy));
+        return;
+      }
+      Tensor dx = empty(y.shape(), like(y));
+      backend(y.device())
+          .segment_softmax_backward(op, as_rows(y).array(), as_rows(dy).array(), offsets.segments(y.device()),
+                                    as_rows(dx).array());
+      g.add(0, std::move(dx));
+    });
+  return x.with(std::move(y));
+}
+
+// --- padding ----------------------------------------------------------------------------------------------------------
+
+Tensor unpadded(const Tensor& x, const Offsets& offsets, SourceLocation where);
+
+// [n, length, ...] seen as [n, length, width].
+Tensor as_blocks(const Tensor& x) {
+  std::int64_t width = 1;
+  for (int i = 2; i < x.rank(); ++i) width *= x.shape()[i];
+  return detail::reshaped(packed(x), {x.shape()[0], x.shape()[1], width});
+}
+
+Tensor padded(const Tensor& values, const Offsets& offsets, std::int64_t length, Scalar padding, SourceLocation where) {
+  Shape shape{offsets.count(), length};
+  for (int i = 1; i < values.rank(); ++i) shape.push_back(values.shape()[i]);
+  Tensor y = empty(shape, like(values));
+  backend(y.device()).segment_pad(as_rows(values).array(), offsets.segments(y.device()), padding, as_blocks(y).array());
+  if (taping() && is_floating(values.dtype()))
+    record_op("to_padded", where, {&values}, y, {},
+              [offsets](Gradients& g) { g.add(0, unpadded(g.dy(), offsets, SourceLocation{})); });
+  return y;
+}
+
+Tensor unpadded(const Tensor& x, const Offsets& offsets, SourceLocation where) {
+  Shape shape{offsets.total()};
+  for (int i = 2; i < x.rank(); ++i) shape.push_back(x.shape()[i]);
+  Tensor y = empty(shape, like(x));
+  backend(y.device()).segment_unpad(as_blocks(x).array(), offsets.segments(y.device()), as_rows(y).array());
+  if (taping() && is_floating(x.dtype()))
+    record_op("from_padded", where, {&x}, y, {}, [offsets, length = x.shape()[1]](Gradients& g) {
+      g.add(0, padded(g.dy(), offsets, length, 0, SourceLocation{}));
+    });
+  return y;
+}
+
+}  // namespace
+
+Ragged add(const Ragged& a, const Ragged& b, SourceLocation where) { return both("add", add, a, b, where); }
+Ragged sub(const Ragged& a, const Ragged& b, SourceLocation where) { return both("sub", sub, a, b, where); }
+Ragged mul(const Ragged& a, const Ragged& b, SourceLocation where) { return both("mul", mul, a, b, where); }
+Ragged div(const Ragged& a, const Ragged& b, SourceLocation where) { return both("div", div, a, b, where); }
+Ragged maximum(const Ragged& a, const Ragged& b, SourceLocation where) { return both("maximum", maximum, a, b, where); }
+Ragged minimum(const Ragged& a, const Ragged& b, SourceLocation where) { return both("minimum", minimum, a, b, where); }
+Ragged add(const Ragged& a, const Arg& b) { return left("add", add, a, b); }
+Ragged sub(const Ragged& a, const Arg& b) { return left("sub", sub, a, b); }
+Ragged mul(const Ragged& a, const Arg& b) { return left("mul", mul, a, b); }
+Ragged div(const Ragged& a, const Arg& b) { return left("div", div, a, b); }
+Ragged maximum(const Ragged& a, const Arg& b) { return left("maximum", maximum, a, b); }
+Ragged minimum(const Ragged& a, const Arg& b) { return left("minimum", minimum, a, b); }
+Ragged add(const Arg& a, const Ragged& b) { return right("add", add, a, b); }
+Ragged sub(const Arg& a, const Ragged& b) { return right("sub", sub, a, b); }
+Ragged mul(const Arg& a, const Ragged& b) { return right("mul", mul, a, b); }
+Ragged div(const Arg& a, const Ragged& b) { return right("div", div, a, b); }
+Ragged maximum(const Arg& a, const Ragged& b) { return right("maximum", maximum, a, b); }
+Ragged minimum(const Arg& a, const Ragged& b) { return right("minimum", minimum, a, b); }
+
+Tensor sum(const Ragged& x, SourceLocation where) {
+  return reduced_rows(ReduceOp::sum, x.values(), x.offsets(), where);
+}
+Tensor mean(const Ragged& x, SourceLocation where) {
+  return reduced_rows(ReduceOp::mean, x.values(), x.offsets(), where);
+}
+Tensor max(const Ragged& x, SourceLocation where) {
+  return reduced_rows(ReduceOp::max, x.values(), x.offsets(), where);
+}
+Tensor min(const Ragged& x, SourceLocation where) {
+  return reduced_rows(ReduceOp::min, x.values(), x.offsets(), where);
+}
+
+Ragged sum(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check_row_axes("sum", x, axes, where);
+  return x.with(sum(x.values(), axes, keep, where));
+}
+Ragged mean(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check_row_axes("mean", x, axes, where);
+  return x.with(mean(x.values(), axes, keep, where));
+}
+Ragged max(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check_row_axes("max", x, axes, where);
+  return x.with(max(x.values(), axes, keep, where));
+}
+Ragged min(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check_row_axes("min", x, axes, where);
+  return x.with(min(x.values(), axes, keep, where));
+}
+
+Ragged softmax(const Ragged& x, SourceLocation where) {
+  return within_sequences(SoftmaxOp::softmax, "softmax", x, where);
+}
+Ragged log_softmax(const Ragged& x, SourceLocation where) {
+  return within_sequences(SoftmaxOp::log_softmax, "log_softmax", x, where);
+}
+
+Ragged repeat_rows(const Tensor& x, const Offsets& offsets, SourceLocation where) {
+  check::floating("repeat_rows", "x", x, where);
+  if (x.rank() < 1 || x.shape()[0] != offsets.count())
+    throw ShapeError("repeat_rows: x must have one row for each of the " + std::to_string(offsets.count()) +
+                         " sequences, got shape " + x.shape().str(),
+                     where);
+  return Ragged(repeated_rows(x, offsets, false, where), offsets, where);
+}
+
+Ragged Ragged::from_list(const Tensors& sequences, SourceLocation where) {
+  if (sequences.empty()) throw ShapeError("Ragged::from_list: at least one sequence is needed, got none", where);
+  std::vector<std::int64_t> lengths;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    check::defined("Ragged::from_list", "each sequence", sequences[i], where);
+    if (sequences[i].rank() < 1)
+      throw ShapeError("Ragged::from_list: sequences must have shape [length, ...], got a tensor without axes", where);
+    lengths.push_back(sequences[i].shape()[0]);
+  }
+  return Ragged(concatenate(sequences, 0, where), Offsets(lengths, where), where);
+}
+
+Tensor Ragged::operator[](std::int64_t i) const {
+  if (i < -count() || i >= count())
+    throw IndexError("Ragged[]: the sequence must be in [-" + std::to_string(count()) + ", " + std::to_string(count()) +
+                     "), got " + std::to_string(i));
+  if (i < 0) i += count();
+  return narrow(values_, 0, offsets_.span()[static_cast<std::size_t>(i)], length(i), SourceLocation{});
+}
+
+Tensors to_list(const Ragged& x, SourceLocation where) {
+  Tensors list;
+  for (std::int64_t i = 0; i < x.count(); ++i)
+    list.push_back(narrow(x.values(), 0, x.offsets().span()[static_cast<std::size_t>(i)], x.length(i), where));
+  return list;
+}
+
+Tensor to_padded(const Ragged& x, Scalar padding, SourceLocation where) {
+  check::defined("to_padded", "x", x.values(), where);
+  if (x.values().rank() == kMaxRank) throw ShapeError("to_padded: values must have fewer than 8 axes", where);
+  return padded(x.values(), x.offsets(), x.offsets().max_length(), padding, where);
+}
+
+Ragged from_padded(const Tensor& x, std::span<const std::int64_t> lengths, SourceLocation where) {
+  check::defined("from_padded", "x", x, where);
+  Offsets offsets(lengths, where);
+  if (x.rank() < 2 || x.shape()[0] != offsets.count() || offsets.max_length() > x.shape()[1])
+    throw ShapeError("from_padded: x must have shape [" + std::to_string(offsets.count()) + ", at least " +
+                         std::to_string(offsets.max_length()) + ", ...] for these lengths, got " + x.shape().str(),
+                     where);
+  Tensor values = unpadded(x, offsets, where);
+  return Ragged(std::move(values), std::move(offsets), where);
+}
+
+Ragged from_padded(const Tensor& x, std::initializer_list<std::int64_t> lengths, SourceLocation where) {
+  return from_padded(x, std::span(lengths.begin(), lengths.size()), where);
+}
+
+}  // namespace reel
