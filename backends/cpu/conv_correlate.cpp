@@ -97,7 +97,7 @@ void correlate(const Correlation<T>& c) {
   const int64_t taps = c.in * c.axis[0].kernel * c.axis[1].kernel * c.axis[2].kernel;
   const int64_t plane = c.axis[0].input * c.axis[1].input * c.axis[2].input;
   const int64_t cost = taps * c.out + 8 * c.in + c.out;
-  const BlockLayout layout = block_layout(c.axis, c.in, cost, sizeof(T));
+  const BlockLayout layout = block_layout(c.axis, c.in, cost, sizeof(T), Vec<T>::width);
   const int64_t row_tiles = ceil_div(c.out, kTileRows);
 
   const Scratch weight_scratch(static_cast<std::size_t>(c.groups * c.out * taps) * sizeof(T));
@@ -114,11 +114,14 @@ void correlate(const Correlation<T>& c) {
   parallel_for(c.images * c.groups * blocks, max<int64_t>(1, kConvGrain / block_cost), [&](int64_t begin, int64_t end) {
     const Scratch scratch(static_cast<std::size_t>(packed_elements + buffer_elements) * sizeof(T));
     T* packed = scratch.as<T>();
+    const bool zeroed = padding_stays(layout, c.mode) && end - begin > 1;
+    if (zeroed) fill_zero(packed, 0, packed_elements);
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t image = unit / blocks / c.groups, group = unit / blocks % c.groups;
       const BlockOrigin origin(layout, unit % blocks);
       const int64_t start = (image * c.groups + group) * c.in * plane;
-      pack_block(c.axis, layout, origin, c.mode, c.x + start, c.mask ? c.mask + start : nullptr, plane, c.in, packed);
+      pack_block(c.axis, layout, origin, c.mode, c.x + start, c.mask ? c.mask + start : nullptr, plane, c.in, zeroed,
+                 packed);
       correlate_block(c, layout, origin, plan, group, packed, weight_scratch.as<T>() + group * c.out * taps, row_tiles,
                       offset_scratch.as<int64_t>(), taps, c.y + image * c.y_image + group * c.out * c.y_channel,
                       packed + packed_elements);

@@ -61,6 +61,7 @@ REEL_INLINE int64_t padded_index(int64_t i, int64_t size, PaddingMode mode) {
 struct BlockLayout {
   AxisLayout axes[3];
   int64_t blocks[3];  // along each axis
+  int64_t lead;       // unused elements before each run of the last axis
   int64_t pitch;      // elements between neighbours on axis 1
   int64_t channel;    // elements between channels
 
@@ -71,7 +72,7 @@ struct BlockLayout {
     const int64_t p0 = axes[0].run_of(axis[0], k0) * axes[0].length + axes[0].shift_of(axis[0], k0);
     const int64_t p1 = axes[1].run_of(axis[1], k1) * axes[1].length + axes[1].shift_of(axis[1], k1);
     const int64_t run = axes[2].run_of(axis[2], k2);
-    return ((run * axes[0].positions() + p0) * axes[1].positions() + p1) * pitch + axes[2].shift_of(axis[2], k2);
+    return ((run * axes[0].positions() + p0) * axes[1].positions() + p1) * pitch + lead + axes[2].shift_of(axis[2], k2);
   }
 };
 
@@ -93,21 +94,35 @@ inline constexpr int64_t kConvGrain = 262144;
 /// Elements of a packed block should stay in the second-level cache.
 inline constexpr int64_t kConvBlockBytes = 384 * 1024;
 
-/// `cost` is that of one output position, over all output channels.
-REEL_INLINE BlockLayout block_layout(const ConvAxis (&axis)[3], int64_t channels, int64_t cost, int64_t element_bytes) {
+/// Whether the rows of a plane are worked on as one run, with the positions between them as rubbish that nobody reads: for
+/// narrow images, where that makes fewer vectors.
+REEL_INLINE bool runs_join(const BlockLayout& block, int64_t width) {
+  const int64_t rows = block.axes[1].count, columns = block.axes[2].count;
+  return 8 * ceil_div((rows - 1) * block.axes[2].length + columns, width) < 7 * rows * ceil_div(columns, width);
+}
+
+/// `cost` is that of one output position, over all output channels; `width` the elements of a vector.
+REEL_INLINE BlockLayout block_layout(const ConvAxis (&axis)[3], int64_t channels, int64_t cost, int64_t element_bytes,
+                                     int64_t width) {
   int64_t counts[3] = {axis[0].output, axis[1].output, axis[2].output};
   BlockLayout block;
   const auto lay_out = [&] {
     for (int a = 0; a < 3; ++a) block.axes[a] = axis_layout(axis[a], counts[a]);
+    block.lead = 0;
     block.pitch = block.axes[2].length;
+    if (!runs_join(block, width) && axis[2].stride == 1) {
+      // What was aligned in the input stays aligned: stores that straddle cache lines are slow.
+      block.lead = axis[2].padding > 0 ? (width - axis[2].padding % width) % width : 0;
+      block.pitch = ceil_div(block.lead + block.pitch, width) * width;
+    }
     block.channel = block.axes[2].runs * block.axes[0].positions() * block.axes[1].positions() * block.pitch;
   };
   const auto too_large = [&] { return channels * block.channel * element_bytes > kConvBlockBytes; };
   const auto too_long = [&] { return counts[0] * counts[1] * counts[2] > max<int64_t>(1, kConvGrain / cost); };
   // Short blocks pack their borders again and again, so first only down to these sizes, then to what fits the cache.
-  const int64_t least[2][3] = {{4, 4, 512}, {1, 1, 64}};
+  const int64_t least[3][3] = {{4, max<int64_t>(16, 4 * axis[1].dilation), 512}, {1, 4, 512}, {1, 1, 64}};
   lay_out();
-  for (int round = 0; round < 2; ++round) {
+  for (int round = 0; round < 3; ++round) {
     for (int a = 0; a < 3; ++a) {
       while (counts[a] > least[round][a] && (too_large() || (round == 0 && too_long()))) {
         counts[a] = max(least[round][a], ceil_div(counts[a], 2));

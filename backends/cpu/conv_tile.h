@@ -40,28 +40,37 @@ template <class T, int rows, int vectors>
 void tile(const TileArguments<T>& a) {
   using V = Vec<T>;
   V sum[rows][vectors];
+#pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
     const V start = a.bias != nullptr ? V::broadcast(a.bias[r]) : V::zero();
+#pragma GCC unroll 16
     for (int v = 0; v < vectors; ++v) sum[r][v] = start;
   }
   const T* weight = a.weight;
   for (int64_t t = 0; t < a.taps; ++t, weight += rows) {
     const T* x = a.x + a.offset[t];
     V in[vectors];
+#pragma GCC unroll 16
     for (int v = 0; v < vectors; ++v) in[v] = V::load(x + v * V::width);
+#pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
       const V w = V::broadcast(weight[r]);
+#pragma GCC unroll 16
       for (int v = 0; v < vectors; ++v) sum[r][v] = fma(w, in[v], sum[r][v]);
     }
   }
   if (a.relu) {
+#pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 16
       for (int v = 0; v < vectors; ++v) sum[r][v] = relu(sum[r][v]);
     }
   }
   const auto mask = V::first(a.last);
+#pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
     T* y = a.y + r * a.y_row;
+#pragma GCC unroll 16
     for (int v = 0; v + 1 < vectors; ++v) sum[r][v].store(y + v * V::width);
     if (a.last == V::width) {
       sum[r][vectors - 1].store(y + (vectors - 1) * V::width);

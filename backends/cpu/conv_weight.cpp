@@ -12,7 +12,7 @@ namespace reel::cpu::REEL_CPU_ISA {
 namespace {
 
 /// A tile's sums across lanes cost about as much as this many vectors of positions: a unit of work should have more.
-constexpr int64_t kUnitVectors = 32;
+constexpr int64_t kUnitVectors = 64;
 constexpr int64_t kPartialBytes = 32 << 20;
 constexpr int64_t kMostPartials = 64, kLeastPartials = 4;
 
@@ -67,7 +67,7 @@ struct WeightPass {
             start + ((origin.first[0] + p) * conv.output[1] + origin.first[1] + r) * conv.output[2] + origin.first[2];
         copy_masked(dy + row, relu_output ? relu_output + row : nullptr, columns, to);
         const int64_t end = plan.joined ? (r + 1 < rows ? plan.pitch : plane + length - to) : length;
-        fill_zero(to + columns, end - columns);
+        fill_zero(to, end_of_copy<T>(columns), end);
         to += end;
       }
     }
@@ -75,8 +75,8 @@ struct WeightPass {
   }
 
   /// Adds one unit's part to sums [out, taps] and, if not null, bias_sums [out].
-  void add_unit(int64_t group, int64_t unit, const int64_t* offset, T* packed, T* dz, LaneMask<T>* mask, T* sums,
-                T* bias_sums) const {
+  void add_unit(int64_t group, int64_t unit, const int64_t* offset, bool zeroed, T* packed, T* dz, LaneMask<T>* mask,
+                T* sums, T* bias_sums) const {
     const int64_t first_image = unit / layout.count() * unit_images;
     const BlockOrigin origin(layout, unit % layout.count());
     const int64_t rows = origin.count(layout, axis[1], 1), columns = origin.count(layout, axis[2], 2);
@@ -95,7 +95,8 @@ struct WeightPass {
 
     for (int64_t image = 0; image < block.images; ++image) {
       const int64_t start = ((first_image + image) * conv.groups + group) * in * x_plane;
-      pack_block<T>(axis, layout, origin, conv.mode, x + start, nullptr, x_plane, in, packed + image * block.x_image);
+      pack_block<T>(axis, layout, origin, conv.mode, x + start, nullptr, x_plane, in, zeroed,
+                    packed + image * block.x_image);
     }
     T* to = dz;
     for (int64_t o = 0; o < out; ++o) {
@@ -132,7 +133,7 @@ struct WeightPass {
       x_plane *= conv.input[a];
       dy_plane *= conv.output[a];
     }
-    return block_layout(axis, in + out, cost(), sizeof(T));
+    return block_layout(axis, in + out, cost(), sizeof(T), Vec<T>::width);
   }
 
   void set_masks(int64_t length, int64_t columns, int64_t vectors, LaneMask<T>* mask) const {
@@ -187,6 +188,8 @@ void backward_weight(const Conv& conv, const T* x, const T* dy, const T* relu_ou
   parallel_for(parts * conv.groups, max<int64_t>(1, kConvGrain / task_cost), [&](int64_t begin, int64_t end) {
     const Scratch packed(static_cast<std::size_t>(pass.packed_x() + pass.packed_dz()) * sizeof(T));
     const Scratch masks(static_cast<std::size_t>(pass.masks()) * sizeof(LaneMask<T>));
+    const bool zeroed = padding_stays(pass.layout, conv.mode);
+    if (zeroed) fill_zero(packed.as<T>(), 0, pass.packed_x());
     for (int64_t task = begin; task < end; ++task) {
       const int64_t group = task % conv.groups, part = task / conv.groups;
       T* sums = (parts > 1 ? partials.as<T>() + part * part_size : dweight) + group * pass.out * pass.taps;
@@ -197,7 +200,7 @@ void backward_weight(const Conv& conv, const T* x, const T* dy, const T* relu_ou
         set_zero(bias_sums, pass.out);
       }
       for (int64_t unit = part * chunk; unit < min(units, (part + 1) * chunk); ++unit) {
-        pass.add_unit(group, unit, offsets.as<int64_t>(), packed.as<T>(), packed.as<T>() + pass.packed_x(),
+        pass.add_unit(group, unit, offsets.as<int64_t>(), zeroed, packed.as<T>(), packed.as<T>() + pass.packed_x(),
                       masks.as<LaneMask<T>>(), sums, bias_sums);
       }
     }

@@ -51,7 +51,9 @@ template <class T, int rows, int taps>
 void weight_tile(const WeightBlock<T>& block, const T* dz, const int64_t* offset, T* sums, int64_t sums_row) {
   using V = Vec<T>;
   V sum[rows][taps];
+#pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 16
     for (int t = 0; t < taps; ++t) sum[r][t] = V::zero();
   }
   for (int64_t image = 0; image < block.images; ++image) {
@@ -61,16 +63,21 @@ void weight_tile(const WeightBlock<T>& block, const T* dz, const int64_t* offset
         for (int64_t v = 0; v < block.vectors; ++v, x += V::width, dz += V::width) {
           const LaneMask<T> mask = block.mask[v];
           V d[rows];
+#pragma GCC unroll 16
           for (int r = 0; r < rows; ++r) d[r] = V::load(dz + r * block.dz_row);
+#pragma GCC unroll 16
           for (int t = 0; t < taps; ++t) {
             const V in = mask.load(x + offset[t]);
+#pragma GCC unroll 16
             for (int r = 0; r < rows; ++r) sum[r][t] = fma(d[r], in, sum[r][t]);
           }
         }
       }
     }
   }
+#pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 16
     for (int t = 0; t < taps; ++t) sums[r * sums_row + t] += reduce_add(sum[r][t]);
   }
 }
