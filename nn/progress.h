@@ -12,13 +12,13 @@ namespace reel::nn {
 
 struct ProgressOptions {
   std::int64_t epochs = 1;
-  std::int64_t steps_per_epoch = 0;  // 0: not known before the first epoch has ended
-  std::int64_t epochs_done = 0;      // by an earlier run that this one resumes
-  std::int64_t steps_done = 0;       // of the epoch that was under way then
-  std::FILE* file = stderr;          // stderr, because speeds and times differ from run to run and results must not
-  std::optional<bool> terminal;      // whether to rewrite one line; not given: whether `file` is a terminal that can
-  std::function<double()> clock;     // seconds; not given: a steady clock
-  int columns = 0;                   // of the terminal; 0: asked for, and 80 if that gives nothing
+  std::int64_t steps_per_epoch = 0;    // 0: not known before the first epoch has ended
+  std::int64_t epochs_done = 0;        // by an earlier run that this one resumes
+  std::int64_t steps_done = 0;         // of the epoch that was under way then
+  std::FILE* file = stderr;            // stderr, because speeds and times differ from run to run and results must not
+  std::optional<bool> terminal = {};   // whether to rewrite one line; not given: whether `file` is a terminal that can
+  std::function<double()> clock = {};  // seconds; not given: a steady clock
+  int columns = 0;                     // of the terminal; 0: asked for, and 80 if that gives nothing
 };
 
 /// Shows how training goes:
