@@ -60,13 +60,4 @@ REEL_SCALAR T exp(T x) {
   return scale(T(1) + expm1_polynomial(e.r), e.bits);
 }
 
-/// e^x for x <= 0 (or NaN), where the result is a factor next to which a denormal does not count: one multiplication less.
-/// Below about -87 (f32), -708 (f64) it gives 2^-126, 2^-1022 or less.
-template <class T>
-REEL_SCALAR T exp_negative(T x) {
-  constexpr T low = sizeof(T) == 4 ? T(-87) : T(-708);
-  const ReducedExponent<T> e = reduce_exponent(x < low ? low : x);
-  return (T(1) + expm1_polynomial(e.r)) * power_of_two<T>(e.bits);
-}
-
 }  // namespace reel::scalar

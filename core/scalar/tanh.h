@@ -31,12 +31,11 @@ REEL_SCALAR T tanh_by_exponential(T a) {
 /// Hyperbolic tangent. In f32 the quotient is good for 2.6 ULP near 0, so that small x take an odd polynomial instead:
 /// x + x^3 P(x^2) for |x| < 0.53, degree 4, error 2^-30.4.
 REEL_SCALAR float tanh(float x) {
-  const float z = x * x;
-  const float p = polynomial(z, -0.33333322f, 0.13332771f, -0.053873908f, 0.021170102f, -0.006427325f);
   const float a = abs(x);
-  const float large = copysign(tanh_by_exponential(a), x);
-  const float small = fma(x * z, p, x);
-  return a < 0.53f ? small : large;
+  const float z = a * a;
+  const float p = polynomial(z, -0.33333322f, 0.13332771f, -0.053873908f, 0.021170102f, -0.006427325f);
+  const float small = fma(a * z, p, a);
+  return copysign(a < 0.53f ? small : tanh_by_exponential(a), x);
 }
 REEL_SCALAR double tanh(double x) { return copysign(tanh_by_exponential(abs(x)), x); }
 

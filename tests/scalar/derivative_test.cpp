@@ -1,0 +1,78 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "reel/tests/scalar/loops.h"
+#include "reel/tests/scalar/reference.h"
+
+namespace reel::scalar_test {
+namespace {
+
+using scalar::Saved;
+
+/// dy = 1 through the op's derivative at x.
+template <class T>
+T derivative_at(const InstructionSet& set, int op, T x) {
+  const Loops<T>& loops = loops_of<T>(set.loops[op]);
+  T saved = x, dy = 1, dx = 0;
+  if (set.loops[op].saved == Saved::output) loops.forward(1, &x, &saved);
+  loops.backward(1, &saved, &dy, &dx);
+  return dx;
+}
+
+int find(const char* name) {
+  const InstructionSet& set = instruction_sets()[0];
+  int op = 0;
+  while (op < set.count && std::strcmp(set.loops[op].name, name) != 0) ++op;
+  return op;
+}
+
+class ScalarDerivative : public testing::TestWithParam<int> {};
+
+TEST_P(ScalarDerivative, EqualsCentralDifferencesOfTheReference) {
+  const Reference& reference = reference_of(instruction_sets()->loops[GetParam()].name);
+  // Off the kinks at multiples of 1/2.
+  for (long double x = -7.9L; x < 8; x += 0.0303L) {
+    const long double h = 1e-6L;
+    const long double high = reference.function(static_cast<double>(x) + h);
+    const long double low = reference.function(static_cast<double>(x) - h);
+    if (!std::isfinite(high) || !std::isfinite(low)) continue;  // outside of the domain
+    const double want = static_cast<double>((high - low) / (2 * h));
+    for (const InstructionSet* set = instruction_sets(); set != instruction_sets() + kInstructionSets; ++set) {
+      if (!set->supported) continue;
+      const double tolerance = 1e-9 * (1 + std::fabs(want) * (1 + 1 / std::fabs(static_cast<double>(x))));
+      EXPECT_NEAR(derivative_at(*set, GetParam(), static_cast<double>(x)), want, tolerance) << x << " on " << set->name;
+      EXPECT_NEAR(derivative_at(*set, GetParam(), static_cast<float>(x)), want, 1e-5 * (1 + std::fabs(want)))
+          << x << " on " << set->name;
+    }
+  }
+}
+
+TEST_P(ScalarDerivative, PassesNaN) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const InstructionSet& set = instruction_sets()[0];
+  const char* name = set.loops[GetParam()].name;
+  if (set.loops[GetParam()].saved == Saved::none || std::strcmp(name, "relu") == 0) GTEST_SKIP() << "constant there";
+  EXPECT_TRUE(std::isnan(derivative_at<float>(set, GetParam(), nan))) << name;
+  EXPECT_TRUE(std::isnan(derivative_at<double>(set, GetParam(), nan))) << name;
+}
+
+#define REEL_ONE(name, Struct) +1
+INSTANTIATE_TEST_SUITE_P(Ops, ScalarDerivative, testing::Range(0, 0 REEL_UNARY_OPS(REEL_ONE)),
+                         [](const auto& info) { return instruction_sets()->loops[info.param].name; });
+
+TEST(ScalarDerivativeAtKinks, ReluAndAbsHaveZeroAtZero) {
+  for (const char* name : {"relu", "abs"}) {
+    EXPECT_EQ(derivative_at(instruction_sets()[0], find(name), 0.0f), 0.0f) << name;
+    EXPECT_EQ(derivative_at(instruction_sets()[0], find(name), -0.0), 0.0) << name;
+  }
+}
+
+TEST(ScalarDerivativeAtKinks, ReluOfNaNHasOneSoThatTheGradientShowsIt) {
+  EXPECT_EQ(derivative_at(instruction_sets()[0], find("relu"), std::numeric_limits<double>::quiet_NaN()), 1.0);
+}
+
+}  // namespace
+}  // namespace reel::scalar_test

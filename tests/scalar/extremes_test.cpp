@@ -1,0 +1,137 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "reel/core/scalar/binary.h"
+#include "reel/tests/scalar/loops.h"
+
+namespace reel::scalar_test {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+struct Row {
+  const char* op;
+  double x, y;
+};
+
+// The same in f32 and f64, to the bit.
+const Row kRows[] = {
+    {"exp", -kInf, 0.0},   {"exp", kInf, kInf},     {"exp", 0.0, 1.0},       {"exp", -0.0, 1.0},
+    {"exp", 1e4, kInf},    {"exp", -1e4, 0.0},      {"log", 0.0, -kInf},     {"log", -0.0, -kInf},
+    {"log", 1.0, 0.0},     {"log", kInf, kInf},     {"log", -1.0, kNaN},     {"log", -kInf, kNaN},
+    {"tanh", kInf, 1.0},   {"tanh", -kInf, -1.0},   {"tanh", 0.0, 0.0},      {"tanh", -0.0, -0.0},
+    {"tanh", 1e4, 1.0},    {"tanh", -1e4, -1.0},    {"sigmoid", 1e4, 1.0},   {"sigmoid", -1e4, 0.0},
+    {"sigmoid", 0.0, 0.5}, {"sigmoid", kInf, 1.0},  {"sigmoid", -kInf, 0.0}, {"relu", kInf, kInf},
+    {"relu", -kInf, 0.0},  {"relu", -0.0, 0.0},     {"sqrt", -1.0, kNaN},    {"sqrt", -0.0, -0.0},
+    {"sqrt", kInf, kInf},  {"square", -kInf, kInf}, {"abs", -0.0, 0.0},      {"abs", -kInf, kInf},
+    {"neg", 0.0, -0.0},    {"neg", -kInf, kInf},
+};
+
+template <class T>
+T apply(const InstructionSet& set, const std::string& name, T x) {
+  for (std::int64_t op = 0; op < set.count; ++op) {
+    if (name == set.loops[op].name) {
+      T y = 0;
+      loops_of<T>(set.loops[op]).forward(1, &x, &y);
+      return y;
+    }
+  }
+  ADD_FAILURE() << "no op " << name;
+  return T(kNaN);
+}
+
+template <class T>
+void expect_same(T got, T want, const Row& row, const char* isa) {
+  if (std::isnan(want)) {
+    EXPECT_TRUE(std::isnan(got)) << row.op << "(" << row.x << ") = " << got << " on " << isa;
+  } else {
+    EXPECT_EQ(got, want) << row.op << "(" << row.x << ") on " << isa;
+    EXPECT_EQ(std::signbit(got), std::signbit(want)) << row.op << "(" << row.x << ") on " << isa;
+  }
+}
+
+template <class F>
+void on_each_set(F f) {
+  for (const InstructionSet* set = instruction_sets(); set != instruction_sets() + kInstructionSets; ++set) {
+    if (set->supported) f(*set);
+  }
+}
+
+TEST(ScalarExtremes, AreExact) {
+  on_each_set([](const InstructionSet& set) {
+    for (const Row& row : kRows) {
+      expect_same(apply(set, row.op, static_cast<float>(row.x)), static_cast<float>(row.y), row, set.name);
+      expect_same(apply(set, row.op, row.x), row.y, row, set.name);
+    }
+  });
+}
+
+TEST(ScalarExtremes, NaNGivesNaN) {
+  on_each_set([](const InstructionSet& set) {
+    for (std::int64_t op = 0; op < set.count; ++op) {
+      const char* name = set.loops[op].name;
+      EXPECT_TRUE(std::isnan(apply(set, name, static_cast<float>(kNaN)))) << name << " on " << set.name;
+      EXPECT_TRUE(std::isnan(apply(set, name, kNaN))) << name << " on " << set.name;
+    }
+  });
+}
+
+TEST(ScalarExtremes, UnderflowIsGradual) {
+  on_each_set([](const InstructionSet& set) {
+    EXPECT_EQ(apply(set, "exp", -103.0f), 0x1p-149f);
+    EXPECT_EQ(apply(set, "exp", -100.0f), static_cast<float>(std::exp(-100.0)));
+    EXPECT_EQ(apply(set, "exp", -745.0), 0x1p-1074);
+    EXPECT_EQ(apply(set, "sigmoid", -103.0f), 0x1p-149f);
+    EXPECT_EQ(apply(set, "tanh", 0x1p-149f), 0x1p-149f);
+    EXPECT_EQ(apply(set, "tanh", -0x1p-1074), -0x1p-1074);
+    EXPECT_EQ(apply(set, "log", 0x1p-149f), static_cast<float>(std::log(0x1p-149)));
+    EXPECT_EQ(apply(set, "log", 0x1p-1074), std::log(0x1p-1074));
+  });
+}
+
+TEST(ScalarMaximum, PropagatesNaNFromEitherSide) {
+  using namespace scalar;
+  EXPECT_EQ(Maximum::forward(1.0, 2.0), 2.0);
+  EXPECT_EQ(Minimum::forward(1.0, 2.0), 1.0);
+  EXPECT_EQ(Maximum::forward(3, 2), 3);
+  EXPECT_EQ(Minimum::forward(-kInf, kInf), -kInf);
+  for (double other : {0.0, kInf, -kInf}) {
+    EXPECT_TRUE(std::isnan(Maximum::forward(kNaN, other)));
+    EXPECT_TRUE(std::isnan(Maximum::forward(other, kNaN)));
+    EXPECT_TRUE(std::isnan(Minimum::forward(kNaN, other)));
+    EXPECT_TRUE(std::isnan(Minimum::forward(other, kNaN)));
+  }
+}
+
+TEST(ScalarReluMask, PassesWhereTheOutputIsPositiveOrNaN) {
+  using scalar::ReluMask;
+  EXPECT_EQ(ReluMask::forward(3.0, 1.0), 3.0);
+  EXPECT_EQ(ReluMask::forward(3.0, 0.0), 0.0);
+  EXPECT_EQ(ReluMask::forward(3.0, -0.0), 0.0);
+  EXPECT_EQ(ReluMask::forward(kInf, 0.0), 0.0);
+  EXPECT_EQ(ReluMask::forward(3.0, kNaN), 3.0);
+  EXPECT_TRUE(std::isnan(ReluMask::forward(kNaN, 1.0)));
+}
+
+TEST(ScalarComparisons, AreFalseForNaNButNotEqual) {
+  using namespace scalar;
+  EXPECT_TRUE(Less::forward(1, 2));
+  EXPECT_FALSE(Less::forward(2, 2));
+  EXPECT_TRUE(LessEqual::forward(2, 2));
+  EXPECT_TRUE(Greater::forward(2.0f, 1.0f));
+  EXPECT_TRUE(GreaterEqual::forward(2.0f, 2.0f));
+  EXPECT_TRUE(Equal::forward(0.0, -0.0));
+  EXPECT_FALSE(NotEqual::forward(1, 1));
+  EXPECT_FALSE(Equal::forward(kNaN, kNaN));
+  EXPECT_TRUE(NotEqual::forward(kNaN, kNaN));
+  EXPECT_FALSE(Less::forward(kNaN, 1.0) || LessEqual::forward(1.0, kNaN));
+  EXPECT_FALSE(Greater::forward(kNaN, 1.0) || GreaterEqual::forward(1.0, kNaN));
+}
+
+}  // namespace
+}  // namespace reel::scalar_test

@@ -1,0 +1,49 @@
+#include "reel/tests/scalar/loops.h"
+
+#include "reel/core/scalar/philox.h"
+
+// Compiled once per instruction set, into a namespace of that set; nothing else may have linkage here.
+namespace reel::scalar_test::REEL_CPU_ISA {
+namespace {
+
+template <class Op, class T>
+void forward(std::int64_t n, const T* x, T* y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = Op::forward(x[i]);
+}
+
+template <class Op, class T>
+void backward(std::int64_t n, const T* saved, const T* dy, T* dx) {
+  for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i] * Op::derivative(saved[i]);
+}
+
+void normal_f32(std::int64_t n, const std::uint32_t* lanes, float* y) {
+  for (std::int64_t i = 0; i < n / 2; ++i) {
+    const auto pair = scalar::normal_pair(lanes[2 * i], lanes[2 * i + 1]);
+    y[2 * i] = pair.first;
+    y[2 * i + 1] = pair.second;
+  }
+}
+
+void normal_f64(std::int64_t n, std::uint64_t seed, std::uint64_t stream, double* y) {
+  for (std::int64_t i = 0; i < n / 2; ++i) {
+    const auto pair = scalar::normal_pair(scalar::philox(seed, stream, static_cast<std::uint64_t>(i)));
+    y[2 * i] = pair.first;
+    y[2 * i + 1] = pair.second;
+  }
+}
+
+#define REEL_LOOPS(name, Struct)                                        \
+  {#name,                                                               \
+   scalar::Struct::saved,                                               \
+   {&forward<scalar::Struct, float>, &backward<scalar::Struct, float>}, \
+   {&forward<scalar::Struct, double>, &backward<scalar::Struct, double>}},
+constexpr UnaryLoops kLoops[] = {REEL_UNARY_OPS(REEL_LOOPS)};
+#undef REEL_LOOPS
+
+}  // namespace
+
+extern const UnaryLoops* const loops = kLoops;
+extern const std::int64_t count = sizeof(kLoops) / sizeof(kLoops[0]);
+extern const RandomLoops random = {&normal_f32, &normal_f64};
+
+}  // namespace reel::scalar_test::REEL_CPU_ISA
