@@ -1,0 +1,79 @@
+#include "reel/backends/cpu/reduce.h"
+
+#include "reel/backends/cpu/cpu_ops.h"
+
+namespace reel::cpu::REEL_CPU_ISA {
+
+namespace {
+
+Scalar result_of_nothing(ReduceOp op, DType dtype) {
+  if (op == ReduceOp::sum) return 0;
+  if (op == ReduceOp::mean) return __builtin_nan("");
+  return dispatch_arithmetic(
+      dtype, [&]<class T>() -> Scalar { return op == ReduceOp::max ? Max::identity<T>() : Min::identity<T>(); });
+}
+
+/// The reduced axes by falling stride, so that memory is read in the order in which it lies. This alone lets the layout of
+/// x into the bits of a result: when several axes are reduced at once and lie in another order.
+void order_of_axes(const Array& x, const int* axes, int count, Shape& shape, int64_t* strides) {
+  int order[kMaxRank];
+  for (int i = 0; i < count; ++i) {
+    int place = i;
+    const int64_t stride = __builtin_llabs(x.strides[axes[i]]);
+    for (; place > 0 && __builtin_llabs(x.strides[order[place - 1]]) < stride; --place) order[place] = order[place - 1];
+    order[place] = axes[i];
+  }
+  for (int i = 0; i < count; ++i) {
+    shape.push_back(x.shape[order[i]]);
+    strides[i] = x.strides[order[i]];
+  }
+}
+
+}  // namespace
+
+void CpuOps::reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) {
+  if (y.size == 0) return;
+  const int last = x.rank() - 1;
+  if (y.size == 1 && x.contiguous && !which && x.size <= kGrain && x.size > 0 && (last < 0 || x.shape[last] > 1)) {
+    reduce_row(op, x.dtype, x.data, x.size, y.data);
+    return;
+  }
+  if (x.size == 0) {
+    fill(y, result_of_nothing(op, y.dtype));
+    if (which) fill(*which, -1);
+    return;
+  }
+  Shape kept_shape, reduced_shape;
+  int64_t kept_strides[kMaxRank], reduced_strides[kMaxRank];
+  int reduced_axes[kMaxRank];
+  int reduced_count = 0;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (y.shape[axis] == x.shape[axis]) {  // an axis of size 1 is kept or reduced: the result is the same
+      kept_strides[kept_shape.rank()] = x.strides[axis];
+      kept_shape.push_back(x.shape[axis]);
+    } else {
+      reduced_axes[reduced_count++] = axis;
+    }
+  }
+  order_of_axes(x, reduced_axes, reduced_count, reduced_shape, reduced_strides);
+
+  Reduction reduction;
+  reduction.op = op;
+  reduction.dtype = x.dtype;
+  reduction.x = x.data;
+  reduction.y = y.data;
+  reduction.kept = collapse<1>(kept_shape, {kept_strides});
+  reduction.reduced = collapse<1>(reduced_shape, {reduced_strides});
+  reduction.outputs = y.size;
+  reduction.count = reduced_shape.size();
+
+  if (which) {
+    reduce_which(reduction, which->as<int64_t>());
+  } else if (last < 0 || y.shape[last] != x.shape[last]) {
+    reduce_rows(reduction);
+  } else {
+    reduce_columns(reduction);
+  }
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA

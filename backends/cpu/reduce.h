@@ -1,0 +1,103 @@
+#pragma once
+
+#include <type_traits>
+
+#include "reel/backends/cpu/convert.h"
+#include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/simd.h"
+#include "reel/core/ops.h"
+
+/// Reductions in a fixed order. The elements of one result are cut into leaves, in the order of the reduced axes, and the
+/// leaves are combined in a binary tree over their numbers: 0 with 1, 2 with 3, then pairs with pairs, and so on. A run of
+/// 2^k leaves that starts at a multiple of 2^k is a whole subtree, so tasks may be cut there without a change to any bit.
+/// What a leaf is depends on whether the last axis is reduced (rows) or kept (columns); nothing depends on the number of
+/// results, on strides (but see order_of_axes) or on threads. The error of a sum grows with log n.
+namespace reel::cpu::REEL_CPU_ISA {
+
+struct Sum {
+  template <class T>
+  REEL_INLINE static constexpr T identity() {
+    return T(0);
+  }
+  template <class T>
+  REEL_INLINE static T combine(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      using Unsigned = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));  // wraps
+    } else {
+      return a + b;
+    }
+  }
+};
+
+struct Max {
+  template <class T>
+  REEL_INLINE static constexpr T identity() {
+    if constexpr (std::is_integral_v<T>) {
+      return kLowest<T>;
+    } else {
+      return -static_cast<T>(__builtin_inf());
+    }
+  }
+  template <class T>
+  REEL_INLINE static T combine(T a, T b) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      const T larger = a > b ? a : b;  // b if either is NaN
+      return a != a ? a : larger;
+    } else {
+      return max(a, b);
+    }
+  }
+};
+
+struct Min {
+  template <class T>
+  REEL_INLINE static constexpr T identity() {
+    if constexpr (std::is_integral_v<T>) {
+      return kHighest<T>;
+    } else {
+      return static_cast<T>(__builtin_inf());
+    }
+  }
+  template <class T>
+  REEL_INLINE static T combine(T a, T b) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      const T smaller = a < b ? a : b;
+      return a != a ? a : smaller;
+    } else {
+      return min(a, b);
+    }
+  }
+};
+
+/// f.template operator()<Op, T>() for an op and a dtype. A mean is a sum that is divided at the end.
+template <class F>
+REEL_INLINE decltype(auto) dispatch_reduction(ReduceOp op, DType dtype, F&& f) {
+  return dispatch_arithmetic(dtype, [&]<class T>() {
+    if (op == ReduceOp::max) return f.template operator()<Max, T>();
+    if (op == ReduceOp::min) return f.template operator()<Min, T>();
+    return f.template operator()<Sum, T>();
+  });
+}
+
+/// One call of reduce, in terms of its two groups of axes. `count` > 0 elements make each of the `outputs` > 0 results.
+struct Reduction {
+  ReduceOp op = ReduceOp::sum;
+  DType dtype = DType::f32;
+  const void* x = nullptr;
+  void* y = nullptr;
+  Nest<1> kept;     // in y's order, which is contiguous
+  Nest<1> reduced;  // in the order of summation
+  int64_t outputs = 1, count = 1;
+};
+
+/// The last axis is reduced.
+void reduce_rows(const Reduction& reduction);
+/// One result of count > 0 elements without gaps, as reduce_rows gives it, on this thread.
+void reduce_row(ReduceOp op, DType dtype, const void* x, int64_t count, void* y);
+/// The last axis is kept.
+void reduce_columns(const Reduction& reduction);
+/// max or min over exactly one axis, with the index of the first winner.
+void reduce_which(const Reduction& reduction, int64_t* which);
+
+}  // namespace reel::cpu::REEL_CPU_ISA

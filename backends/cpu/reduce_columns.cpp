@@ -1,0 +1,212 @@
+#include "reel/backends/cpu/move_run.h"
+#include "reel/backends/cpu/reduce.h"
+
+// Results side by side in memory: rows of x are combined element by element. A leaf is a group of 8 rows, read as 8 streams;
+// the tree of leaves keeps whole rows of a tile of columns, which stay in the cache.
+
+namespace reel::cpu::REEL_CPU_ISA {
+
+namespace {
+
+constexpr int64_t kGroup = 8;           // rows in a leaf
+constexpr int64_t kTile = 1024;         // columns at a time, about
+constexpr int64_t kTask = 16 * kGrain;  // elements of a large reduction that make a task
+
+/// y = or y += the rows of one group: a tree of its own.
+template <class Op, class T, bool merge>
+void combine_group(const void* const* rows, void* to, int64_t width) {
+  const T *a = static_cast<const T*>(rows[0]), *b = static_cast<const T*>(rows[1]);
+  const T *c = static_cast<const T*>(rows[2]), *d = static_cast<const T*>(rows[3]);
+  const T *e = static_cast<const T*>(rows[4]), *f = static_cast<const T*>(rows[5]);
+  const T *g = static_cast<const T*>(rows[6]), *h = static_cast<const T*>(rows[7]);
+  T* y = static_cast<T*>(to);
+#pragma omp simd
+  for (int64_t j = 0; j < width; ++j) {
+    const T low = Op::combine(Op::combine(a[j], b[j]), Op::combine(c[j], d[j]));
+    const T high = Op::combine(Op::combine(e[j], f[j]), Op::combine(g[j], h[j]));
+    const T group = Op::combine(low, high);
+    y[j] = merge ? Op::combine(y[j], group) : group;
+  }
+}
+
+template <class Op, class T>
+void combine_rows(void* older, const void* newer, int64_t width) {
+  T* y = static_cast<T*>(older);
+  const T* x = static_cast<const T*>(newer);
+#pragma omp simd
+  for (int64_t j = 0; j < width; ++j) y[j] = Op::combine(y[j], x[j]);
+}
+
+template <class T>
+void divide_row(void* to, int64_t divisor, int64_t width) {
+  T* y = static_cast<T*>(to);
+  for (int64_t j = 0; j < width; ++j) y[j] = static_cast<T>(y[j] / static_cast<T>(divisor));
+}
+
+/// What the loops below need to know of an op and a dtype.
+struct Kernels {
+  std::uint64_t identity;  // its first bytes
+  void (*group)(const void* const* rows, void* y, int64_t width);
+  void (*merge_group)(const void* const* rows, void* y, int64_t width);
+  void (*merge)(void* older, const void* newer, int64_t width);
+  void (*divide)(void* y, int64_t divisor, int64_t width);
+};
+
+Kernels kernels_of(ReduceOp op, DType dtype) {
+  return dispatch_reduction(op, dtype, []<class Op, class T>() {
+    Kernels kernels = {0, combine_group<Op, T, false>, combine_group<Op, T, true>, combine_rows<Op, T>, divide_row<T>};
+    const T identity = Op::template identity<T>();
+    __builtin_memcpy(&kernels.identity, &identity, sizeof identity);
+    return kernels;
+  });
+}
+
+/// The tree of partial results, each a row of `width` columns of `size` bytes in one of the slots.
+class RowTree {
+ public:
+  RowTree(const Kernels& kernels, char* slots, int64_t width, int64_t size)
+      : kernels_(kernels), slots_(slots), width_(width), bytes_(width * size) {}
+
+  /// Slots that a tree of so many pushes may need.
+  static int64_t levels(int64_t pushes) { return 65 - __builtin_clzll(static_cast<std::uint64_t>(pushes)); }
+
+  void push_group(const void* const* rows) {
+    if (pushed_ & 1) {
+      kernels_.merge_group(rows, slot(top_ - 1), width_);
+    } else {
+      kernels_.group(rows, slot(top_++), width_);
+    }
+    climb();
+  }
+  void push(const void* row) {
+    if (pushed_ & 1) {
+      kernels_.merge(slot(top_ - 1), row, width_);
+    } else {
+      __builtin_memcpy(slot(top_++), row, static_cast<std::size_t>(bytes_));
+    }
+    climb();
+  }
+  const void* total() {
+    while (top_ > 1) merge_top();
+    return slots_;
+  }
+
+ private:
+  void climb() {
+    for (int64_t merges = pushed_++ >> 1; (pushed_ & 1) == 0 && (merges & 1); merges >>= 1) merge_top();
+  }
+  void merge_top() {
+    --top_;
+    kernels_.merge(slot(top_ - 1), slot(top_), width_);
+  }
+  char* slot(int i) { return slots_ + i * bytes_; }
+
+  const Kernels& kernels_;
+  char* slots_;
+  int64_t width_, bytes_;
+  int64_t pushed_ = 0;
+  int top_ = 0;
+};
+
+class Columns {
+ public:
+  explicit Columns(const Reduction& reduction) : r_(reduction), kernels_(kernels_of(r_.op, r_.dtype)) {
+    size_ = static_cast<int64_t>(size_of(r_.dtype));
+    columns_ = r_.kept.inner();
+    stride_ = r_.kept.inner_stride(0);
+    outer_ = r_.outputs / columns_;
+    tile_ = even_chunk(columns_, kTile);
+    tiles_ = ceil_div(columns_, tile_);
+    const int64_t elements = min(max(r_.outputs * r_.count / 16, kGrain), kTask);
+    segment_ = kGroup;  // times 2^k: a subtree
+    while (segment_ * tile_ < elements) segment_ *= 2;
+    segments_ = ceil_div(r_.count, segment_);
+  }
+
+  void run() const {
+    if (segments_ == 1) {
+      run_segments(static_cast<char*>(r_.y));
+    } else {
+      Scratch scratch(static_cast<std::size_t>(r_.outputs * segments_ * size_));
+      run_segments(scratch.as<char>());
+      combine_segments(scratch.as<char>());
+    }
+    if (r_.op == ReduceOp::mean) {
+      parallel_for(r_.outputs, even_chunk(r_.outputs), [this](int64_t begin, int64_t end) {
+        kernels_.divide(static_cast<char*>(r_.y) + begin * size_, r_.count, end - begin);
+      });
+    }
+  }
+
+ private:
+  /// to[outer, segment, column], one task for a segment of a tile.
+  void run_segments(char* to) const {
+    const int64_t chunk = max<int64_t>(1, kGrain / (tile_ * min(r_.count, segment_)));
+    parallel_for(outer_ * segments_ * tiles_, chunk, [=, this](int64_t begin, int64_t end) {
+      const int64_t levels = RowTree::levels(ceil_div(min(r_.count, segment_), kGroup));
+      const int64_t gathered = stride_ == 1 ? 0 : kGroup;
+      Scratch scratch(static_cast<std::size_t>((levels + 1 + gathered) * tile_ * size_));
+      char* nothing = scratch.as<char>() + levels * tile_ * size_;
+      if (r_.count % kGroup != 0) move_run(&kernels_.identity, 0, nothing, 1, tile_, size_);
+      for (int64_t unit = begin; unit < end; ++unit) {
+        const int64_t tile = unit % tiles_, segment = unit / tiles_ % segments_, outer = unit / tiles_ / segments_;
+        const int64_t column = tile * tile_, width = min(tile_, columns_ - column);
+        RowTree tree(kernels_, scratch.as<char>(), width, size_);
+        run_segment(outer, segment, column, width, tree, nothing);
+        __builtin_memcpy(to + ((outer * segments_ + segment) * columns_ + column) * size_, tree.total(),
+                         static_cast<std::size_t>(width * size_));
+      }
+    });
+  }
+
+  /// `nothing` is a row that changes nothing, for the last group, followed by room for rows that have to be gathered.
+  void run_segment(int64_t outer, int64_t segment, int64_t column, int64_t width, RowTree& tree, char* nothing) const {
+    const Cursor<1> place(r_.kept, r_.kept.rank - 1, outer);
+    const char* x = static_cast<const char*>(r_.x) + (place.offsets[0] + column * stride_) * size_;
+    const int64_t end = min(r_.count, (segment + 1) * segment_);
+    Cursor<1> cursor(r_.reduced, r_.reduced.rank, segment * segment_);
+    for (int64_t i = segment * segment_; i < end; i += kGroup) {
+      const void* rows[kGroup];
+      for (int64_t k = 0; k < kGroup; ++k) {
+        rows[k] = nothing;
+        if (i + k >= end) continue;
+        rows[k] = x + cursor.offsets[0] * size_;
+        cursor.next();
+        if (stride_ != 1) {
+          char* gathered = nothing + (k + 1) * tile_ * size_;
+          move_run(rows[k], stride_, gathered, 1, width, size_);
+          rows[k] = gathered;
+        }
+      }
+      tree.push_group(rows);
+    }
+  }
+
+  void combine_segments(const char* partials) const {
+    parallel_for(outer_ * tiles_, max<int64_t>(1, kGrain / (tile_ * segments_)), [=, this](int64_t begin, int64_t end) {
+      Scratch scratch(static_cast<std::size_t>(RowTree::levels(segments_) * tile_ * size_));
+      for (int64_t unit = begin; unit < end; ++unit) {
+        const int64_t outer = unit / tiles_, column = unit % tiles_ * tile_;
+        const int64_t width = min(tile_, columns_ - column);
+        RowTree tree(kernels_, scratch.as<char>(), width, size_);
+        for (int64_t s = 0; s < segments_; ++s)
+          tree.push(partials + ((outer * segments_ + s) * columns_ + column) * size_);
+        __builtin_memcpy(static_cast<char*>(r_.y) + (outer * columns_ + column) * size_, tree.total(),
+                         static_cast<std::size_t>(width * size_));
+      }
+    });
+  }
+
+  const Reduction& r_;
+  Kernels kernels_;
+  int64_t size_;
+  int64_t columns_, stride_, outer_;
+  int64_t tile_, tiles_;        // columns of a tile
+  int64_t segment_, segments_;  // rows of a segment
+};
+
+}  // namespace
+
+void reduce_columns(const Reduction& reduction) { Columns(reduction).run(); }
+
+}  // namespace reel::cpu::REEL_CPU_ISA

@@ -1,0 +1,258 @@
+#include "reel/backends/cpu/move_run.h"
+#include "reel/backends/cpu/reduce.h"
+
+// Results of consecutive elements. A leaf is 32 steps of 8 independent vectors; the partial results in the tree are vectors
+// too, whose lanes are combined once, at the end. Without gaps a leaf is read in place, else it is gathered first.
+
+namespace reel::cpu::REEL_CPU_ISA {
+
+namespace {
+
+constexpr int kAccumulators = 8;
+constexpr int64_t kSegmentLeaves = 16;  // 2^k: a segment, which may be a task of its own, is a subtree
+constexpr int64_t kBlock = 16;          // rows gathered side by side: they may share cache lines
+
+/// Room for the partial result of any op and dtype.
+struct alignas(64) Slot {
+  char bytes[64];
+};
+
+/// Floating elements: a partial result is a vector.
+template <class Op, class T>
+struct Leaves {
+  using Partial = Vec<T>;
+  static constexpr int64_t kWidth = Vec<T>::width;
+  static constexpr int64_t kStep = kAccumulators * kWidth;
+  static constexpr int64_t kLeaf = 32 * kStep;
+
+  /// The last `rest` < kWidth of n elements, other lanes without effect.
+  REEL_INLINE static Vec<T> tail(const T* x, int64_t n, int64_t rest) {
+    if constexpr (std::is_same_v<Op, Sum>) {
+      return Vec<T>::load(x + n - rest, Vec<T>::first(rest));
+    } else {
+      if (n >= kWidth) return Vec<T>::load(x + n - kWidth);  // what is seen twice does not change a max
+      alignas(64) T lanes[kWidth];
+      for (int64_t i = 0; i < kWidth; ++i) lanes[i] = Op::template identity<T>();
+      for (int64_t i = 0; i < rest; ++i) lanes[i] = x[i];
+      return Vec<T>::load(lanes);
+    }
+  }
+
+  /// 0 < n <= kLeaf elements.
+  static Vec<T> leaf(const T* x, int64_t n) {
+    Vec<T> sums[kAccumulators];
+    for (auto& sum : sums) sum = Vec<T>::broadcast(Op::template identity<T>());
+    int64_t i = 0;
+    for (; i + kStep <= n; i += kStep) {
+      for (int k = 0; k < kAccumulators; ++k) sums[k] = Op::combine(sums[k], Vec<T>::load(x + i + k * kWidth));
+    }
+    if (i < n) {
+#pragma GCC unroll 8
+      for (int k = 0; k < kAccumulators - 1; ++k) {
+        if (i + kWidth > n) break;
+        sums[k] = Op::combine(sums[k], Vec<T>::load(x + i));
+        i += kWidth;
+      }
+      if (i < n) sums[kAccumulators - 1] = Op::combine(sums[kAccumulators - 1], tail(x, n, n - i));
+    }
+    for (int half = kAccumulators / 2; half > 0; half /= 2) {
+      for (int k = 0; k < half; ++k) sums[k] = Op::combine(sums[k], sums[k + half]);
+    }
+    return sums[0];
+  }
+
+  REEL_INLINE static T finish(Vec<T> partial) {
+    return REEL_CPU_ISA::reduce(partial, [](auto a, auto b) { return Op::combine(a, b); });
+  }
+};
+
+/// Integers, for which the order does not matter.
+template <class Op, class T>
+requires std::is_integral_v<T>
+struct Leaves<Op, T> {
+  using Partial = T;
+  static constexpr int64_t kLeaf = 4096;
+
+  static T leaf(const T* x, int64_t n) {
+    T result = Op::template identity<T>();
+    for (int64_t i = 0; i < n; ++i) result = Op::combine(result, x[i]);
+    return result;
+  }
+  REEL_INLINE static T finish(T partial) { return partial; }
+};
+
+/// Partial results on their way up the tree of leaves. Older operands stay on the left.
+template <class Op, class Partial>
+struct Tree {
+  Partial levels[56];  // up to 2^56 leaves
+  int64_t pushed = 0;
+  int top = 0;
+
+  REEL_INLINE void push(Partial value) {
+    for (int64_t merges = pushed++; merges & 1; merges >>= 1) value = Op::combine(levels[--top], value);
+    levels[top++] = value;
+  }
+  REEL_INLINE Partial total() {
+    Partial value = levels[--top];
+    while (top > 0) value = Op::combine(levels[--top], value);
+    return value;
+  }
+};
+
+/// What the loops below need to know of an op and a dtype.
+struct Kernels {
+  int64_t leaf;                                               // elements in a leaf
+  void (*segment)(const void* x, int64_t count, Slot* to);    // the tree of a segment's leaves
+  void (*merge)(const Slot* slots, int64_t count, Slot* to);  // the tree of consecutive subtrees
+  void (*finish)(const Slot* slot, int64_t divisor, void* y);
+  void (*row)(const void* x, int64_t count, int64_t divisor, void* y);  // all of the above for one segment
+};
+
+template <class Op, class T>
+struct KernelsOf {
+  using L = Leaves<Op, T>;
+  using Partial = typename L::Partial;
+
+  REEL_INLINE static Partial tree(const T* x, int64_t count) {
+    if (count <= L::kLeaf) return L::leaf(x, count);
+    Tree<Op, Partial> tree;
+    for (int64_t i = 0; i < count; i += L::kLeaf) tree.push(L::leaf(x + i, min(L::kLeaf, count - i)));
+    return tree.total();
+  }
+  REEL_INLINE static void write(Partial partial, int64_t divisor, void* y) {
+    T value = L::finish(partial);
+    if (divisor != 1) value = static_cast<T>(value / static_cast<T>(divisor));
+    *static_cast<T*>(y) = value;
+  }
+
+  static void segment(const void* x, int64_t count, Slot* to) {
+    const Partial partial = tree(static_cast<const T*>(x), count);
+    __builtin_memcpy(to, &partial, sizeof partial);
+  }
+  static void merge(const Slot* slots, int64_t count, Slot* to) {
+    Tree<Op, Partial> tree;
+    for (int64_t i = 0; i < count; ++i) {
+      Partial partial;
+      __builtin_memcpy(&partial, slots + i, sizeof partial);
+      tree.push(partial);
+    }
+    const Partial total = tree.total();
+    __builtin_memcpy(to, &total, sizeof total);
+  }
+  static void finish(const Slot* slot, int64_t divisor, void* y) {
+    Partial partial;
+    __builtin_memcpy(&partial, slot, sizeof partial);
+    write(partial, divisor, y);
+  }
+  static void row(const void* x, int64_t count, int64_t divisor, void* y) {
+    write(tree(static_cast<const T*>(x), count), divisor, y);
+  }
+};
+
+Kernels kernels_of(ReduceOp op, DType dtype) {
+  return dispatch_reduction(op, dtype, []<class Op, class T>() {
+    using K = KernelsOf<Op, T>;
+    return Kernels{Leaves<Op, T>::kLeaf, K::segment, K::merge, K::finish, K::row};
+  });
+}
+
+class Rows {
+ public:
+  explicit Rows(const Reduction& reduction)
+      : r_(reduction),
+        kernels_(kernels_of(r_.op, r_.dtype)),
+        size_(static_cast<int64_t>(size_of(r_.dtype))),
+        segment_(kSegmentLeaves * kernels_.leaf),
+        segments_(ceil_div(r_.count, segment_)),
+        divisor_(r_.op == ReduceOp::mean ? r_.count : 1) {}
+
+  void run() {
+    const bool dense = r_.reduced.rank == 1 && r_.reduced.inner_stride(0) == 1;
+    if (dense && segments_ == 1) {
+      parallel_for(r_.outputs, max<int64_t>(1, kGrain / r_.count), [this](int64_t begin, int64_t end) {
+        Cursor<1> cursor(r_.kept, r_.kept.rank, begin);
+        for (int64_t row = begin; row < end; ++row, cursor.next()) {
+          kernels_.row(at(cursor.offsets[0]), r_.count, divisor_, y(row));
+        }
+      });
+      return;
+    }
+    Scratch scratch(static_cast<std::size_t>(r_.outputs * segments_) * sizeof(Slot));
+    Slot* slots = scratch.as<Slot>();
+    if (dense) {
+      parallel_for(r_.outputs * segments_, 1, [=, this](int64_t begin, int64_t end) {
+        for (int64_t unit = begin; unit < end; ++unit) {
+          const Cursor<1> cursor(r_.kept, r_.kept.rank, unit / segments_);
+          const int64_t first = unit % segments_ * segment_;
+          kernels_.segment(at(cursor.offsets[0] + first), min(segment_, r_.count - first), slots + unit);
+        }
+      });
+    } else {
+      const int64_t chunk = max<int64_t>(1, kGrain / (kBlock * min(r_.count, segment_)));
+      parallel_for(ceil_div(r_.outputs, kBlock) * segments_, chunk, [=, this](int64_t begin, int64_t end) {
+        for (int64_t unit = begin; unit < end; ++unit)
+          gather_segment(unit / segments_ * kBlock, unit % segments_, slots);
+      });
+    }
+    for (int64_t row = 0; row < r_.outputs; ++row) {
+      Slot* first = slots + row * segments_;
+      kernels_.merge(first, segments_, first);
+      kernels_.finish(first, divisor_, y(row));
+    }
+  }
+
+ private:
+  const char* at(int64_t offset) const { return static_cast<const char*>(r_.x) + offset * size_; }
+  char* y(int64_t row) const { return static_cast<char*>(r_.y) + row * size_; }
+
+  /// One segment of up to kBlock rows whose elements are not side by side.
+  void gather_segment(int64_t first_row, int64_t segment, Slot* slots) const {
+    const int64_t rows = min(kBlock, r_.outputs - first_row);
+    const int64_t begin = segment * segment_, end = min(r_.count, begin + segment_);
+    Scratch scratch(static_cast<std::size_t>(kBlock * kSegmentLeaves) * sizeof(Slot) +
+                    static_cast<std::size_t>(kernels_.leaf * size_));
+    Slot* leaves = scratch.as<Slot>();  // [rows, kSegmentLeaves]
+    char* elements = reinterpret_cast<char*>(leaves + kBlock * kSegmentLeaves);
+    int64_t count = 0;
+    for (int64_t i = begin; i < end; i += kernels_.leaf, ++count) {
+      const int64_t n = min(kernels_.leaf, end - i);
+      Cursor<1> cursor(r_.kept, r_.kept.rank, first_row);
+      for (int64_t row = 0; row < rows; ++row, cursor.next()) {
+        gather(cursor.offsets[0], i, n, elements);
+        kernels_.segment(elements, n, leaves + row * kSegmentLeaves + count);
+      }
+    }
+    for (int64_t row = 0; row < rows; ++row) {
+      kernels_.merge(leaves + row * kSegmentLeaves, count, slots + (first_row + row) * segments_ + segment);
+    }
+  }
+
+  /// Elements [first, first + n) of the row that starts at `offset`.
+  void gather(int64_t offset, int64_t first, int64_t n, char* elements) const {
+    const int64_t inner = r_.reduced.inner(), stride = r_.reduced.inner_stride(0);
+    Cursor<1> cursor(r_.reduced, r_.reduced.rank - 1, first / inner);
+    int64_t skipped = first % inner;
+    for (int64_t done = 0; done < n; cursor.next()) {
+      const int64_t count = min(inner - skipped, n - done);
+      move_run(at(offset + cursor.offsets[0] + skipped * stride), stride, elements + done * size_, 1, count, size_);
+      done += count;
+      skipped = 0;
+    }
+  }
+
+  const Reduction& r_;
+  Kernels kernels_;
+  int64_t size_;
+  int64_t segment_, segments_;  // elements in a segment; segments of a row
+  int64_t divisor_;
+};
+
+}  // namespace
+
+void reduce_rows(const Reduction& reduction) { Rows(reduction).run(); }
+
+void reduce_row(ReduceOp op, DType dtype, const void* x, int64_t count, void* y) {
+  kernels_of(op, dtype).row(x, count, op == ReduceOp::mean ? count : 1, y);
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA

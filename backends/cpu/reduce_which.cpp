@@ -1,0 +1,101 @@
+#include "reel/backends/cpu/reduce.h"
+
+// max and min with the place of the first winner; the first NaN wins against everything.
+
+namespace reel::cpu::REEL_CPU_ISA {
+
+namespace {
+
+/// Whether x beats the best so far; a NaN that is there already stays.
+template <class Op, class T>
+REEL_INLINE bool beats(T x, T best) {
+  if constexpr (std::is_same_v<Op, Max>) {
+    return (x > best) | ((x != x) & (best == best));
+  } else {
+    return (x < best) | ((x != x) & (best == best));
+  }
+}
+
+/// The first i with x[i] == value, or with NaN if value is NaN. There is one.
+template <class T>
+int64_t find(const T* x, int64_t count, T value) {
+  constexpr int64_t kBlock = 256;
+  const bool nan = value != value;
+  int64_t i = 0;
+  for (; i + kBlock <= count; i += kBlock) {
+    int found = 0;
+    for (int64_t k = 0; k < kBlock; ++k) found |= (x[i + k] == value) | (nan & (x[i + k] != x[i + k]));
+    if (found) break;
+  }
+  while (!((x[i] == value) | (nan & (x[i] != x[i])))) ++i;
+  return i;
+}
+
+/// Row by row: the value first, then its place.
+template <class T>
+void which_rows(const Reduction& r, int64_t* which) {
+  reduce_rows(r);
+  const T* x = static_cast<const T*>(r.x);
+  T* y = static_cast<T*>(r.y);
+  parallel_for(r.outputs, max<int64_t>(1, kGrain / r.count), [&](int64_t begin, int64_t end) {
+    Cursor<1> cursor(r.kept, r.kept.rank, begin);
+    for (int64_t i = begin; i < end; ++i, cursor.next()) {
+      const T* row = x + cursor.offsets[0];
+      which[i] = find(row, r.count, y[i]);
+      y[i] = row[which[i]];  // of 0 and -0 the one that is there
+    }
+  });
+}
+
+/// Along the kept axis, one reduced position after the other.
+template <class Op, class T>
+void which_columns(const Reduction& r, int64_t* which) {
+  const int64_t columns = r.kept.inner(), stride = r.kept.inner_stride(0), step = r.reduced.inner_stride(0);
+  const int64_t tile = even_chunk(columns, 512), tiles = ceil_div(columns, tile);
+  parallel_for(r.outputs / columns * tiles, max<int64_t>(1, kGrain / (tile * r.count)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t unit = begin; unit < end; ++unit) {
+                   const int64_t outer = unit / tiles, column = unit % tiles * tile;
+                   const int64_t width = min(tile, columns - column);
+                   const Cursor<1> place(r.kept, r.kept.rank - 1, outer);
+                   const T* x = static_cast<const T*>(r.x) + place.offsets[0] + column * stride;
+                   T* best = static_cast<T*>(r.y) + outer * columns + column;
+                   int64_t* index = which + outer * columns + column;
+                   for (int64_t j = 0; j < width; ++j) {
+                     best[j] = x[j * stride];
+                     index[j] = 0;
+                   }
+                   for (int64_t i = 1; i < r.count; ++i) {
+                     const T* row = x + i * step;
+                     if (stride == 1) {
+#pragma omp simd
+                       for (int64_t j = 0; j < width; ++j) {
+                         const bool wins = beats<Op>(row[j], best[j]);
+                         best[j] = wins ? row[j] : best[j];
+                         index[j] = wins ? i : index[j];
+                       }
+                     } else {
+                       for (int64_t j = 0; j < width; ++j) {
+                         if (!beats<Op>(row[j * stride], best[j])) continue;
+                         best[j] = row[j * stride];
+                         index[j] = i;
+                       }
+                     }
+                   }
+                 }
+               });
+}
+
+}  // namespace
+
+void reduce_which(const Reduction& reduction, int64_t* which) {
+  dispatch_reduction(reduction.op, reduction.dtype, [&]<class Op, class T>() {
+    if (reduction.reduced.inner_stride(0) == 1) {
+      which_rows<T>(reduction, which);
+    } else {
+      which_columns<Op, T>(reduction, which);
+    }
+  });
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA
