@@ -5,6 +5,7 @@
 
 #include "reel/backends/cpu/conv_pack.h"
 #include "reel/backends/cpu/conv_tile.h"
+#include "reel/backends/cpu/conv_tile_3x3.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
@@ -76,6 +77,11 @@ void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const B
         for (int64_t r = 0; r < channels; ++r) {
           spread_run(buffer + r * a.y_row, layout.pitch, rows, columns, to + r * c.y_channel, c.y_step[1], c.y_step[2]);
         }
+      } else if (rows_share(c.axis, layout, c.out)) {
+        const int64_t x_column = offset[1] - offset[0];
+        correlate_shared_rows<T>(c.axis[1].dilation, rows, columns,
+                                 {a.weight, x + offset[0], c.in, layout.channel, layout.pitch, x_column, a.bias, a.relu,
+                                  to, c.y_step[1], 0});
       } else {
         a.y_row = c.y_channel;
         for (int64_t r = 0; r < rows; ++r) {
@@ -97,7 +103,7 @@ void correlate(const Correlation<T>& c) {
   const int64_t taps = c.in * c.axis[0].kernel * c.axis[1].kernel * c.axis[2].kernel;
   const int64_t plane = c.axis[0].input * c.axis[1].input * c.axis[2].input;
   const int64_t cost = taps * c.out + 8 * c.in + c.out;
-  const BlockLayout layout = block_layout(c.axis, c.in, cost, sizeof(T), Vec<T>::width);
+  const BlockLayout layout = block_layout(c.axis, c.in, cost, Vec<T>::width, kConvBlockBytes / sizeof(T));
   const int64_t row_tiles = ceil_div(c.out, kTileRows);
 
   const Scratch weight_scratch(static_cast<std::size_t>(c.groups * c.out * taps) * sizeof(T));

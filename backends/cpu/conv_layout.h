@@ -91,7 +91,7 @@ REEL_INLINE void tap_offsets(const ConvAxis (&axis)[3], const BlockLayout& layou
 
 /// A block's cost in fused multiply-adds that is worth a task of its own, about 5 us.
 inline constexpr int64_t kConvGrain = 262144;
-/// Elements of a packed block should stay in the second-level cache.
+/// Packed blocks should stay in the second-level cache.
 inline constexpr int64_t kConvBlockBytes = 384 * 1024;
 
 /// Whether the rows of a plane are worked on as one run, with the positions between them as rubbish that nobody reads: for
@@ -101,9 +101,10 @@ REEL_INLINE bool runs_join(const BlockLayout& block, int64_t width) {
   return 8 * ceil_div((rows - 1) * block.axes[2].length + columns, width) < 7 * rows * ceil_div(columns, width);
 }
 
-/// `cost` is that of one output position, over all output channels; `width` the elements of a vector.
-REEL_INLINE BlockLayout block_layout(const ConvAxis (&axis)[3], int64_t channels, int64_t cost, int64_t element_bytes,
-                                     int64_t width) {
+/// `cost` is that of one output position, over all output channels; `width` the elements of a vector; `most` the number of
+/// elements that all channels of a block should not exceed.
+REEL_INLINE BlockLayout block_layout(const ConvAxis (&axis)[3], int64_t channels, int64_t cost, int64_t width,
+                                     int64_t most) {
   int64_t counts[3] = {axis[0].output, axis[1].output, axis[2].output};
   BlockLayout block;
   const auto lay_out = [&] {
@@ -117,7 +118,7 @@ REEL_INLINE BlockLayout block_layout(const ConvAxis (&axis)[3], int64_t channels
     }
     block.channel = block.axes[2].runs * block.axes[0].positions() * block.axes[1].positions() * block.pitch;
   };
-  const auto too_large = [&] { return channels * block.channel * element_bytes > kConvBlockBytes; };
+  const auto too_large = [&] { return channels * block.channel > most; };
   const auto too_long = [&] { return counts[0] * counts[1] * counts[2] > max<int64_t>(1, kConvGrain / cost); };
   // Short blocks pack their borders again and again, so first only down to these sizes, then to what fits the cache.
   const int64_t least[3][3] = {{4, max<int64_t>(16, 4 * axis[1].dilation), 512}, {1, 4, 512}, {1, 1, 64}};

@@ -13,6 +13,8 @@ namespace {
 
 /// A tile's sums across lanes cost about as much as this many vectors of positions: a unit of work should have more.
 constexpr int64_t kUnitVectors = 64;
+/// So that it can: x and dz of a unit, with many channels.
+constexpr int64_t kUnitBytes = 2 * kConvBlockBytes;
 constexpr int64_t kPartialBytes = 32 << 20;
 constexpr int64_t kMostPartials = 64, kLeastPartials = 4;
 
@@ -37,7 +39,7 @@ struct WeightPass {
     unit_images = 1;
     if (layout.count() == 1) {
       const int64_t wanted = ceil_div(kUnitVectors, image_vectors);
-      unit_images = max<int64_t>(1, min(conv.batch, min(wanted, kConvBlockBytes / max<int64_t>(1, image_bytes))));
+      unit_images = max<int64_t>(1, min(conv.batch, min(wanted, kUnitBytes / max<int64_t>(1, image_bytes))));
     }
   }
 
@@ -133,7 +135,7 @@ struct WeightPass {
       x_plane *= conv.input[a];
       dy_plane *= conv.output[a];
     }
-    return block_layout(axis, in + out, cost(), sizeof(T), Vec<T>::width);
+    return block_layout(axis, in + out, cost(), Vec<T>::width, kUnitBytes / sizeof(T));
   }
 
   void set_masks(int64_t length, int64_t columns, int64_t vectors, LaneMask<T>* mask) const {

@@ -1,0 +1,124 @@
+#pragma once
+
+#include "reel/backends/cpu/conv_layout.h"
+#include "reel/backends/cpu/simd.h"
+
+/// The inner kernel for 3x3 correlations with one output channel. With a single row of weights, loads would be the limit:
+/// every fused multiply-add reads its input from memory. Here several output rows that lie one dilation apart share what
+/// they read, each vector of input serving up to three of them. The chains are those of conv_tile.h, to the bit.
+namespace reel::cpu::REEL_CPU_ISA {
+
+/// Output rows and vectors of a tile: rows * vectors sums, `vectors` inputs and, on v4, all nine weights in registers.
+inline constexpr int kSharedRows = 4;
+#if defined(REEL_SIMD_AVX512)
+inline constexpr int kSharedVectors = 4;
+#else
+inline constexpr int kSharedVectors = 2;
+#endif
+
+template <class T>
+struct SharedRowsArguments {
+  const T* weight;          // [in, 3, 3]
+  const T* x;               // packed; tap (0, 0) of the first output row
+  int64_t in;               // input channels
+  int64_t x_channel;        // elements between them
+  int64_t x_row, x_column;  // elements between taps, one dilation apart
+  const T* bias;            // [1] or null
+  bool relu;
+  T* y;
+  int64_t y_row;  // elements between output rows that are one dilation apart
+  int64_t last;   // lanes of the last vector to write, 1 .. width
+};
+
+template <class T, int rows, int vectors>
+void shared_rows_tile(const SharedRowsArguments<T>& a) {
+  using V = Vec<T>;
+  V sum[rows][vectors];
+  const V start = a.bias != nullptr ? V::broadcast(*a.bias) : V::zero();
+#pragma GCC unroll 16
+  for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 16
+    for (int v = 0; v < vectors; ++v) sum[r][v] = start;
+  }
+  for (int64_t i = 0; i < a.in; ++i) {
+    const T* x = a.x + i * a.x_channel;
+    V w[9];
+#pragma GCC unroll 16
+    for (int k = 0; k < 9; ++k) w[k] = V::broadcast(a.weight[9 * i + k]);
+#pragma GCC unroll 16
+    for (int row = 0; row < rows + 2; ++row, x += a.x_row) {
+#pragma GCC unroll 16
+      for (int column = 0; column < 3; ++column) {
+        const T* at = x + column * a.x_column;
+        __asm__("" : "+r"(at));  // else all addresses of the tile are computed ahead and spilled
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; ++v) {
+          const V in = V::load(at + v * V::width);
+#pragma GCC unroll 16
+          for (int r = 0; r < rows; ++r) {
+            if (row >= r && row < r + 3) sum[r][v] = fma(w[3 * (row - r) + column], in, sum[r][v]);
+          }
+        }
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < rows; ++r) {
+    T* y = a.y + r * a.y_row;
+#pragma GCC unroll 16
+    for (int v = 0; v < vectors; ++v) {
+      const V value = a.relu ? relu(sum[r][v]) : sum[r][v];
+      if (v + 1 < vectors || a.last == V::width) {
+        value.store(y + v * V::width);
+      } else {
+        value.store(y + v * V::width, V::first(a.last));
+      }
+    }
+  }
+}
+
+/// Calls shared_rows_tile for sizes known only at run time: 1 .. kSharedRows, 1 .. kSharedVectors.
+template <class T, int rows = kSharedRows, int vectors = kSharedVectors>
+REEL_INLINE void call_shared_rows_tile(int64_t row_count, int64_t vector_count, const SharedRowsArguments<T>& a) {
+  if (row_count < rows) {
+    if constexpr (rows > 1) call_shared_rows_tile<T, rows - 1>(row_count, vector_count, a);
+  } else if (vector_count < vectors) {
+    if constexpr (vectors > 1) call_shared_rows_tile<T, rows, vectors - 1>(row_count, vector_count, a);
+  } else {
+    shared_rows_tile<T, rows, vectors>(a);
+  }
+}
+
+/// Whether correlate_shared_rows can do this: rows one dilation apart must be neighbours in the packed block too.
+REEL_INLINE bool rows_share(const ConvAxis (&axis)[3], const BlockLayout& layout, int64_t out) {
+  return out == 1 && axis[0].kernel == 1 && axis[1].kernel == 3 && axis[2].kernel == 3 && axis[1].stride == 1 &&
+         axis[2].stride == 1 && !layout.axes[1].run_per_tap && !layout.axes[2].run_per_tap;
+}
+
+/// All rows of a plane of a block. `a` describes output row 0; its x_row and y_row are those of neighbouring rows.
+template <class T>
+REEL_INLINE void correlate_shared_rows(int64_t dilation, int64_t rows, int64_t columns, SharedRowsArguments<T> a) {
+  constexpr int64_t width = Vec<T>::width;
+  const T* const x = a.x;
+  T* const y = a.y;
+  const int64_t x_step = a.x_row, y_step = a.y_row;
+  a.x_row *= dilation;
+  a.y_row *= dilation;
+  const int64_t vectors = ceil_div(columns, width), tiles = ceil_div(vectors, kSharedVectors);
+  for (int64_t first = 0; first < min(dilation, rows); ++first) {
+    const int64_t members = ceil_div(rows - first, dilation), groups = ceil_div(members, kSharedRows);
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t member = members * g / groups, next = members * (g + 1) / groups;
+      const int64_t row = first + member * dilation;
+      for (int64_t t = 0; t < tiles; ++t) {
+        const int64_t begin = vectors * t / tiles, end = vectors * (t + 1) / tiles;
+        a.x = x + row * x_step + begin * width;
+        a.y = y + row * y_step + begin * width;
+        a.last = min(width, columns - (end - 1) * width);
+        call_shared_rows_tile<T>(next - member, end - begin, a);
+      }
+    }
+  }
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA
