@@ -30,22 +30,38 @@ Shape without(const Shape& shape, std::uint32_t axes) {
   return result;
 }
 
-Tensor reduced(ReduceOp op, const Tensor& x, std::uint32_t axes, Tensor* which = nullptr) {
-  Tensor y = empty(with_ones(x.shape(), axes), {.dtype = x.dtype(), .device = x.device()});
-  if (which != nullptr) *which = empty(y.shape(), {.dtype = i64, .device = x.device()});
-  backend(x.device()).reduce(op, x.array(), y.array(), which != nullptr ? &which->array() : nullptr);
+// The kernel sees size 1 on each reduced axis; the result has it, or not. `which` has.
+Tensor reduced(ReduceOp op, const Tensor& x, std::uint32_t axes, Keep keep, Tensor* which = nullptr) {
+  const Shape kept = with_ones(x.shape(), axes);
+  Tensor y = empty(keep == Keep::yes ? kept : without(x.shape(), axes), {.dtype = x.dtype(), .device = x.device()});
+  if (which != nullptr) *which = empty(kept, {.dtype = i64, .device = x.device()});
+  Array out = y.array();
+  out.shape = kept;
+  std::int64_t stride = 1;
+  for (int i = kept.rank() - 1; i >= 0; --i) {
+    out.strides[i] = stride;
+    stride *= kept[i];
+  }
+  backend(x.device()).reduce(op, x.array(), out, which != nullptr ? &which->array() : nullptr);
   return y;
 }
 
-// The reduced axes still have size 1.
-Tensor finished(Tensor y, std::uint32_t axes, Keep keep, SourceLocation where) {
-  return keep == Keep::yes ? y : reshape(y, without(y.shape(), axes), where);
+// dy with size 1 on the reduced axes of `shape`.
+Tensor kept(const Tensor& dy, const Shape& shape, std::uint32_t axes) {
+  return dy.rank() == shape.rank() ? dy : reshape(dy, with_ones(shape, axes));
+}
+
+void record_sum(const Tensor& x, const Tensor& y, std::uint32_t axes, SourceLocation where) {
+  record_op("sum", where, {&x}, y, {}, [axes](Gradients& g) {
+    const Shape shape = g.shape(0);
+    g.add(0, expand(kept(g.dy(), shape, axes), shape));
+  });
 }
 
 // The gradient of an extremum over several axes: split evenly among the elements that equal it.
 Tensor split_evenly(const Tensor& dy, const Tensor& x, const Tensor& y, std::uint32_t axes) {
-  const Tensor winners = untaped([&] { return cast(stop_gradient(x) == stop_gradient(y), x.dtype()); });
-  const Tensor share = dy / reduced(ReduceOp::sum, winners, axes);
+  const Tensor winners = untaped([&] { return cast(stop_gradient(x) == y, x.dtype()); });
+  const Tensor share = dy / reduced(ReduceOp::sum, winners, axes, Keep::yes);
   return detail::relu_mask(share, winners);
 }
 
@@ -68,16 +84,19 @@ Tensor extremum(const char* name, ReduceOp op, const Tensor& x, const Axes& axes
   const bool one = first_wins && !axes.all() && axes.count() == 1;
   const bool taped = taping() && is_floating(x.dtype());
   Tensor which;
-  Tensor y = reduced(op, x, mask, taped && one ? &which : nullptr);
+  Tensor y = reduced(op, x, mask, keep, taped && one ? &which : nullptr);
   if (taped && one) {
-    const int axis = __builtin_ctz(mask);
-    record_op(name, where, {&x}, y, {},
-              [which, axis](Gradients& g) { g.add(0, to_winner(g.dy(), which, axis, g.shape(0))); });
+    record_op(name, where, {&x}, y, {}, [which, mask](Gradients& g) {
+      const Shape shape = g.shape(0);
+      g.add(0, to_winner(kept(g.dy(), shape, mask), which, __builtin_ctz(mask), shape));
+    });
   } else if (taped) {
-    record_op(name, where, {&x}, y, {&x, &y},
-              [x, y, mask](Gradients& g) { g.add(0, split_evenly(g.dy(), x, y, mask)); });
+    record_op(name, where, {&x}, y, {&x, &y}, [x, y, mask](Gradients& g) {
+      const Tensor extreme = detail::reshaped(y, with_ones(x.shape(), mask));
+      g.add(0, split_evenly(kept(g.dy(), x.shape(), mask), x, extreme, mask));
+    });
   }
-  return finished(std::move(y), mask, keep, where);
+  return y;
 }
 
 Tensor position(const char* name, ReduceOp op, const Tensor& x, int axis, Keep keep, SourceLocation where) {
@@ -89,8 +108,8 @@ Tensor position(const char* name, ReduceOp op, const Tensor& x, int axis, Keep k
         std::string(name) + ": axis " + std::to_string(axis) + " must not be empty, got shape " + x.shape().str(),
         where);
   Tensor which;
-  reduced(op, x, 1u << axis, &which);
-  return finished(std::move(which), 1u << axis, keep, where);
+  reduced(op, x, 1u << axis, Keep::yes, &which);
+  return keep == Keep::yes ? which : detail::reshaped(which, without(which.shape(), 1u << axis));
 }
 
 }  // namespace
@@ -99,23 +118,23 @@ Tensor sum(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::defined("sum", "x", x, where);
   if (!is_floating(x.dtype()) && x.dtype() != i64) return sum(detail::copied(x, i64), axes, keep, where);
   const std::uint32_t mask = axes.mask("sum", x.rank(), where);
-  Tensor y = reduced(ReduceOp::sum, x, mask);
-  if (taping() && is_floating(x.dtype()))
-    record_op("sum", where, {&x}, y, {}, [](Gradients& g) { g.add(0, expand(g.dy(), g.shape(0))); });
-  return finished(std::move(y), mask, keep, where);
+  Tensor y = reduced(ReduceOp::sum, x, mask, keep);
+  if (taping() && is_floating(x.dtype())) record_sum(x, y, mask, where);
+  return y;
 }
 
 Tensor mean(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::floating("mean", "x", x, where);
   const std::uint32_t mask = axes.mask("mean", x.rank(), where);
-  Tensor y = reduced(ReduceOp::mean, x, mask);
+  Tensor y = reduced(ReduceOp::mean, x, mask, keep);
   if (taping())
-    record_op("mean", where, {&x}, y, {}, [](Gradients& g) {
+    record_op("mean", where, {&x}, y, {}, [mask](Gradients& g) {
       const Shape shape = g.shape(0);
-      if (shape.size() == 0) return g.add(0, expand(g.dy(), shape));
-      g.add(0, expand(g.dy() / static_cast<double>(shape.size() / g.dy().size()), shape));
+      const Tensor dy = kept(g.dy(), shape, mask);
+      if (shape.size() == 0) return g.add(0, expand(dy, shape));
+      g.add(0, expand(dy / static_cast<double>(shape.size() / dy.size()), shape));
     });
-  return finished(std::move(y), mask, keep, where);
+  return y;
 }
 
 Tensor max(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
@@ -141,9 +160,8 @@ namespace detail {
 
 Tensor sum_over(const Tensor& x, std::uint32_t axes) {
   if (axes == 0) return x;
-  Tensor y = reduced(ReduceOp::sum, x, axes);
-  if (taping())
-    record_op("sum", SourceLocation{}, {&x}, y, {}, [](Gradients& g) { g.add(0, expand(g.dy(), g.shape(0))); });
+  Tensor y = reduced(ReduceOp::sum, x, axes, Keep::yes);
+  if (taping()) record_sum(x, y, axes, SourceLocation{});
   return y;
 }
 
