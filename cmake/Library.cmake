@@ -11,6 +11,9 @@ function(reel_compile_settings target)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${REEL_INCLUDE_DIR}>)
   # Contraction to fma is written out where it is wanted, never left to the compiler: same bits with every compiler.
   target_compile_options(${target} PRIVATE -Wall -Wextra -ffp-contract=off)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${target} PRIVATE -Wno-restrict)  # warns of std::string's own operator+ (GCC bug 105651)
+  endif()
   set_target_properties(${target} PROPERTIES
     CXX_EXTENSIONS OFF
     POSITION_INDEPENDENT_CODE ON

@@ -10,24 +10,25 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 FOREIGN = re.compile(r"/(Eigen|eigen3|nlohmann|CLI|cuda[^/]*|omp)[./]")
 
 
 def check(include, compiler, header):
-    command = [compiler, "-std=c++20", "-I", str(include), "-x", "c++", "-"]
     name = header.relative_to(include)
     # Twice, for a missing #pragma once.
     text = f'#include "{name}"\n#include "{name}"\n'
-    syntax = subprocess.run([*command, "-fsyntax-only", "-Wall", "-Wextra", "-Werror"], input=text, text=True,
-                            capture_output=True)
-    if syntax.returncode != 0:
-        return f"{name} does not compile alone:\n{syntax.stderr}"
-    if "interop" in name.parts:
-        return None
-    included = subprocess.run([*command, "-M"], input=text, text=True, capture_output=True, check=True).stdout.split()
-    foreign = sorted({f for f in included if FOREIGN.search(f)})
-    return f"{name} pulls in {', '.join(foreign[:3])}" if foreign else None
+    with tempfile.NamedTemporaryFile(mode="r", suffix=".d") as included:
+        command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I", str(include)]
+        command += ["-MD", "-MF", included.name, "-x", "c++", "-"]
+        result = subprocess.run(command, input=text, text=True, capture_output=True)
+        if result.returncode != 0:
+            return f"{name} does not compile alone:\n{result.stderr}"
+        foreign = sorted({f for f in included.read().split() if FOREIGN.search(f)})
+    if foreign and "interop" not in name.parts:
+        return f"{name} pulls in {', '.join(foreign[:3])}"
+    return None
 
 
 def main():

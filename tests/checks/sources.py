@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every source file is named in its folder's CMakeLists.txt: one that is not would never be compiled.
+"""Every source file is named in its folder's CMakeLists.txt or a .cmake file beside it; else nobody would compile it.
 
 Usage: sources.py <source folder>
 """
@@ -17,8 +17,9 @@ def main():
     for folder in FOLDERS:
         for path in sorted(p for p in (root / folder).rglob("*") if p.suffix in {".cpp", ".cu"}):
             count += 1
-            lists = [d / "CMakeLists.txt" for d in path.parents if d.is_relative_to(root / folder)]
-            text = "\n".join(p.read_text() for p in lists if p.exists())
+            above = [d for d in path.parents if d.is_relative_to(root / folder)]
+            lists = [f for d in above for f in [*d.glob("CMakeLists.txt"), *d.glob("*.cmake")]]
+            text = "\n".join(f.read_text() for f in lists)
             # reel_add_example and reel_add_benchmark take names without the extension.
             if not re.search(rf"(?<![\w.-])(\w+/)*{re.escape(path.name)}(?![\w.-])|\({path.stem}[ )]", text):
                 problems.append(f"{path.relative_to(root)} is in no CMakeLists.txt")
