@@ -12,12 +12,26 @@ constexpr int64_t kLossGrain = kGrain / 4;
 REEL_INLINE int64_t rows_per_chunk(int64_t cols) { return max<int64_t>(1, kLossGrain / max<int64_t>(cols, 8)); }
 
 /// loss = (max - x[target]) + log sum exp(x - max): both terms are small where the loss is, however large the logits are.
-template <class T>
-REEL_INLINE void loss_row(const T* x, int64_t cols, int64_t target, bool ignored, T* loss, T* lse) {
-  const T shift = finite_shift(max_of_row(x, cols));
-  const T log_sum = scalar::log(sum_exp_row(x, cols, shift, T(1)));  // -infinity if all entries are
-  *lse = shift + log_sum;
-  *loss = ignored ? T(0) : (shift - x[target]) + log_sum;
+/// The logarithms of as many rows as a vector has lanes are taken at once.
+template <class T, class Index>
+void loss_rows(const T* x, int64_t rows, int64_t cols, const Index* target, int64_t ignore, T* loss, T* lse) {
+  constexpr int64_t group = Vec<T>::width;
+  for (int64_t first = 0; first < rows; first += group) {
+    const int64_t last = min(first + group, rows);
+    alignas(kVectorBytes) T shifts[group], sums[group];
+    for (int64_t k = 0; k < group; ++k) sums[k] = 1;
+    for (int64_t r = first; r < last; ++r) {
+      const RowSum<T> row = sum_exp_row(x + r * cols, cols, T(1));
+      shifts[r - first] = row.shift;
+      sums[r - first] = row.sum;
+    }
+    log(Vec<T>::load(sums)).store(sums);  // -infinity if all entries of the row are
+    for (int64_t r = first; r < last; ++r) {
+      const T shift = shifts[r - first], log_sum = sums[r - first];
+      lse[r] = shift + log_sum;
+      loss[r] = target[r] == ignore ? T(0) : (shift - x[r * cols + target[r]]) + log_sum;
+    }
+  }
 }
 
 /// Writes grad (exp(x - lse) - (c == target)).
@@ -26,30 +40,28 @@ REEL_INLINE void loss_row(const T* x, int64_t cols, int64_t target, bool ignored
 /// dividing by the sum of the exponentials removes it; below 8 it is at most 4 ULP and that pass is saved.
 template <class T>
 REEL_INLINE void gradient_row(const T* x, int64_t cols, int64_t target, T lse, T grad, T* dx) {
-  const Vec<T> vlse = Vec<T>::broadcast(lse);
-  const bool large = lse > T(8) || lse < T(-8);
-  T factor = grad;
-  if (large) {
+  const auto exponential = [=](Vec<T> v) __attribute__((always_inline)) {
+    return exp_negative(v - Vec<T>::broadcast(lse));
+  };
+  if (lse > T(8) || lse < T(-8)) {
     const T sum = sum_row<T>(
         cols, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
-          const Vec<T> e = exp_negative(lanes.load_for_max(x + i) - vlse);
+          const Vec<T> e = exponential(lanes.load_for_max(x + i));
           lanes.store(dx + i, e);
           return acc + e;
         });
-    const T inverse = T(1) / sum;
-    factor *= inverse;
-    const Vec<T> scale = Vec<T>::broadcast(factor);
-    const T at_target = grad * (dx[target] * inverse - T(1));
+    const T inverse = T(1) / sum, at_target = grad * (dx[target] * inverse - T(1));
+    const Vec<T> scale = Vec<T>::broadcast(grad * inverse);
     for_each_vector<T>(0, cols, [=](auto lanes, int64_t i) { lanes.store(dx + i, lanes.load(dx + i) * scale); });
     dx[target] = at_target;
     return;
   }
-  const Vec<T> scale = Vec<T>::broadcast(factor);
+  const Vec<T> scale = Vec<T>::broadcast(grad);
   for_each_vector<T>(
       0, cols, [=](auto lanes, int64_t i) __attribute__((always_inline)) {
-        lanes.store(dx + i, exp_negative(lanes.load(x + i) - vlse) * scale);
+        lanes.store(dx + i, exponential(lanes.load(x + i)) * scale);
       });
-  dx[target] = grad * (exp_negative(Vec<T>::broadcast(x[target]) - vlse).raw[0] - T(1));
+  dx[target] = grad * (exponential(Vec<T>::broadcast(x[target])).raw[0] - T(1));
 }
 
 }  // namespace
@@ -63,9 +75,7 @@ void CpuOps::cross_entropy(const Array& logits, const Array& target, int64_t ign
       const Index* const wanted = target.as<Index>();
       T *const losses = loss.as<T>(), *const lses = lse.as<T>();
       parallel_for(logits.shape[0], rows_per_chunk(cols), [=](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r) {
-          loss_row<T>(x + r * cols, cols, wanted[r], wanted[r] == ignore, losses + r, lses + r);
-        }
+        loss_rows(x + begin * cols, end - begin, cols, wanted + begin, ignore, losses + begin, lses + begin);
       });
     });
   });

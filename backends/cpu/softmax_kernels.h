@@ -28,31 +28,58 @@ REEL_INLINE T log_or_zero(T sum) {
   return sum == T(0) ? T(0) : scalar::log(sum);
 }
 
+/// While this row keeps the arithmetic busy, the row after it comes from memory.
+template <class T>
+REEL_INLINE void prefetch_next_row(const T* p, int64_t n) {
+  __builtin_prefetch(reinterpret_cast<const char*>(p) + n * static_cast<int64_t>(sizeof(T)));
+}
+template <class T>
+REEL_INLINE void prefetch_next_row(T* p, int64_t n) {
+  __builtin_prefetch(reinterpret_cast<char*>(p) + n * static_cast<int64_t>(sizeof(T)), 1);
+}
+
 // --- one row of n elements ---------------------------------------------------------------------------------------------
 
-/// Sum of exp((x - shift) rate).
+/// What is subtracted from a row, and the sum of exp((x - shift) rate). The lambdas below capture numbers, not vectors: they
+/// may end up in memory.
 template <class T>
-REEL_INLINE T sum_exp_row(const T* x, int64_t n, T shift, T rate) {
-  const Vec<T> vshift = Vec<T>::broadcast(shift), vrate = Vec<T>::broadcast(rate);
-  return sum_row<T>(
+struct RowSum {
+  T shift, sum;
+};
+
+template <class T>
+REEL_INLINE RowSum<T> sum_exp_row(const T* x, int64_t n, T rate) {
+  if (n <= Vec<T>::width) {  // in one register
+    const Vec<T> v = FirstLanes<T>(n).load_for_max(x);
+    const T shift = finite_shift(reduce_larger(v));
+    return {shift, reduce_add(exp_negative((v - Vec<T>::broadcast(shift)) * Vec<T>::broadcast(rate)))};
+  }
+  const T shift = finite_shift(max_of_row(x, n));
+  const T sum = sum_row<T>(
       n, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
-        return acc + exp_negative((lanes.load_for_max(x + i) - vshift) * vrate);
+        prefetch_next_row(x + i, n);
+        return acc + exp_negative((lanes.load_for_max(x + i) - Vec<T>::broadcast(shift)) * Vec<T>::broadcast(rate));
       });
+  return {shift, sum};
 }
 
 /// rate = 1 / temperature.
 template <class T>
 REEL_INLINE void softmax_row(const T* x, T* y, int64_t n, T rate) {
-  const Vec<T> shift = Vec<T>::broadcast(finite_shift(max_of_row(x, n))), vrate = Vec<T>::broadcast(rate);
-  if (n <= Vec<T>::width) {  // in one register
+  if (n <= Vec<T>::width) {
     const FirstLanes<T> lanes(n);
-    const Vec<T> e = exp_negative((lanes.load_for_max(x) - shift) * vrate);
+    const Vec<T> v = lanes.load_for_max(x), shift = Vec<T>::broadcast(finite_shift(reduce_larger(v)));
+    const Vec<T> e = exp_negative((v - shift) * Vec<T>::broadcast(rate));
     lanes.store(y, e * Vec<T>::broadcast(inverse_or_zero(reduce_add(e))));
     return;
   }
+  const T shift = finite_shift(max_of_row(x, n));
   const T sum = sum_row<T>(
       n, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
-        const Vec<T> e = exp_negative((lanes.load_for_max(x + i) - shift) * vrate);
+        const Vec<T> v = lanes.load_for_max(x + i) - Vec<T>::broadcast(shift);
+        const Vec<T> e = exp_negative(v * Vec<T>::broadcast(rate));
+        prefetch_next_row(x + i, n);
+        prefetch_next_row(y + i, n);
         lanes.store(y + i, e);
         return acc + e;
       });
@@ -62,11 +89,11 @@ REEL_INLINE void softmax_row(const T* x, T* y, int64_t n, T rate) {
 
 template <class T>
 REEL_INLINE void log_softmax_row(const T* x, T* y, int64_t n, T rate) {
-  const T shift = finite_shift(max_of_row(x, n));
-  const Vec<T> vshift = Vec<T>::broadcast(shift), vrate = Vec<T>::broadcast(rate);
-  const Vec<T> log_sum = Vec<T>::broadcast(log_or_zero(sum_exp_row(x, n, shift, rate)));
-  for_each_vector<T>(
-      0, n, [=](auto lanes, int64_t i) { lanes.store(y + i, (lanes.load(x + i) - vshift) * vrate - log_sum); });
+  const RowSum<T> row = sum_exp_row(x, n, rate);
+  const Vec<T> shift = Vec<T>::broadcast(row.shift), vrate = Vec<T>::broadcast(rate);
+  const Vec<T> log_sum = Vec<T>::broadcast(log_or_zero(row.sum));
+  for_each_vector<T>(0, n,
+                     [=](auto lanes, int64_t i) { lanes.store(y + i, (lanes.load(x + i) - shift) * vrate - log_sum); });
 }
 
 /// dx = y (dy - sum(y dy)) rate

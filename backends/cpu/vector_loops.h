@@ -63,6 +63,11 @@ REEL_INLINE Vec<T, bytes> larger(Vec<T, bytes> a, Vec<T, bytes> b) {
   return {Register<T, bytes>::max(a.raw, b.raw)};
 }
 
+template <class T>
+REEL_INLINE T reduce_larger(Vec<T> x) {
+  return reduce(x, [](auto a, auto b) { return larger(a, b); });
+}
+
 /// f of each lane. The compiler keeps the array in a register.
 template <class T, class F>
 REEL_INLINE Vec<T> each_lane(Vec<T> x, F f) {
@@ -74,17 +79,21 @@ REEL_INLINE Vec<T> each_lane(Vec<T> x, F f) {
 }
 
 #if defined(REEL_SIMD_AVX512)
-REEL_INLINE Vec<float> scale(Vec<float> p, Vec<float> n) { return {_mm512_maskz_scalef_ps(0xffff, p.raw, n.raw)}; }
-REEL_INLINE Vec<double> scale(Vec<double> p, Vec<double> n) { return {_mm512_maskz_scalef_pd(0xff, p.raw, n.raw)}; }
+/// p 2^n where x is not below `low`, else 0: one instruction of this set, and no slow handling of results that underflow.
+REEL_INLINE Vec<float> scale_above(Vec<float> x, float low, Vec<float> p, Vec<float> n) {
+  return {_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(low), _CMP_NLT_UQ), p.raw, n.raw)};
+}
+REEL_INLINE Vec<double> scale_above(Vec<double> x, double low, Vec<double> p, Vec<double> n) {
+  return {_mm512_maskz_scalef_pd(_mm512_cmp_pd_mask(x.raw, _mm512_set1_pd(low), _CMP_NLT_UQ), p.raw, n.raw)};
+}
 #endif
 
-/// e^x for x <= 0 or NaN, with gradual underflow: the bits of scalar::exp. 0 at -infinity.
+/// e^x for x <= 0 or NaN: the bits of scalar::exp, but 0 where the result would be denormal. Such results are of no account
+/// next to the 1 of the largest entry, and the machine takes a hundred times as long over them.
 template <class T>
 REEL_INLINE Vec<T> exp_negative(Vec<T> x) {
-  constexpr T low = sizeof(T) == 4 ? T(-104) : T(-746);
-  x = larger(Vec<T>::broadcast(low), x);  // NaN stays
+  constexpr T low = sizeof(T) == 4 ? T(-87.33) : T(-708.39);
 #if defined(REEL_SIMD_AVX512)
-  // This set scales by 2^n in one instruction.
   alignas(kVectorBytes) T p[Vec<T>::width], n[Vec<T>::width];
   x.store(p);
 #pragma omp simd
@@ -93,13 +102,15 @@ REEL_INLINE Vec<T> exp_negative(Vec<T> x) {
     p[i] = T(1) + scalar::expm1_polynomial(e.r);
     n[i] = e.n;
   }
-  return scale(Vec<T>::load(p), Vec<T>::load(n));
+  return scale_above(x, low, Vec<T>::load(p), Vec<T>::load(n));
 #else
-  return each_lane(
-      x, [](T lane) __attribute__((always_inline)) {
+  const Vec<T> lowest = Vec<T>::broadcast(low), zero = Vec<T>::zero();
+  const Vec<T> y = each_lane(
+      larger(lowest, x), [](T lane) __attribute__((always_inline)) {  // NaN stays
         const scalar::ReducedExponent<T> e = scalar::reduce_exponent(lane);
-        return scalar::scale(T(1) + scalar::expm1_polynomial(e.r), e.bits);
+        return (T(1) + scalar::expm1_polynomial(e.r)) * scalar::power_of_two<T>(e.bits);
       });
+  return {x.raw < lowest.raw ? zero.raw : y.raw};
 #endif
 }
 
@@ -161,9 +172,9 @@ REEL_INLINE T sum_row(int64_t n, F f) {
 /// The largest element, passing over NaN; -infinity if there is none.
 template <class T>
 REEL_INLINE T max_of_row(const T* x, int64_t n) {
-  const auto join = [](auto a, auto b) { return larger(a, b); };
+  const auto join = [](Vec<T> a, Vec<T> b) { return larger(a, b); };
   const auto step = [x](Vec<T> acc, auto lanes, int64_t i) { return larger(lanes.load_for_max(x + i), acc); };
-  return reduce(fold_vectors<T>(0, n, Vec<T>::broadcast(-kInfinity<T>), step, join), join);
+  return reduce_larger(fold_vectors<T>(0, n, Vec<T>::broadcast(-kInfinity<T>), step, join));
 }
 
 // --- down columns ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,235 @@
+// Cross entropy against its definition in long double.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "reel/tests/kernels/arrays.h"
+
+namespace reel {
+namespace {
+
+using std::int64_t;
+using test::TestArray;
+
+constexpr int64_t kIgnore = -100;
+
+template <class T>
+constexpr T kInf = std::numeric_limits<T>::infinity();
+
+/// Inputs and results of one call of both kernels.
+template <class T>
+struct Loss {
+  TestArray<T> loss, lse, dlogits;
+
+  template <class Index>
+  Loss(const TestArray<T>& logits, const TestArray<Index>& target, const TestArray<T>& dloss)
+      : loss(Shape{logits.array().shape[0]}), lse(Shape{logits.array().shape[0]}), dlogits(logits.array().shape) {
+    test::cpu().cross_entropy(logits, target, kIgnore, loss, lse);
+    test::cpu().cross_entropy_backward(logits, target, kIgnore, lse, dloss, dlogits);
+    EXPECT_TRUE(loss.margins_intact() && lse.margins_intact() && dlogits.margins_intact());
+  }
+};
+
+template <class Index>
+TestArray<Index> targets(int64_t rows, int64_t cols) {
+  TestArray<Index> target(Shape{rows});
+  for (int64_t r = 0; r < rows; ++r) target.set(r, static_cast<Index>(r * 7919 % cols));
+  return target;
+}
+
+template <class T, class Index>
+void expect_is_cross_entropy(const TestArray<T>& x, const TestArray<Index>& target, const TestArray<T>& dloss,
+                             const Loss<T>& result) {
+  const long double epsilon = std::numeric_limits<T>::epsilon();
+  const int64_t rows = x.array().shape[0], cols = x.array().shape[1];
+  for (int64_t r = 0; r < rows; ++r) {
+    long double max = -kInf<long double>, sum = 0;
+    for (int64_t c = 0; c < cols; ++c) max = std::max(max, static_cast<long double>(x[r * cols + c]));
+    for (int64_t c = 0; c < cols; ++c) sum += std::exp(x[r * cols + c] - max);
+    const long double lse = max + std::log(sum), size = std::abs(max) + std::log(sum) + 1;
+    ASSERT_NEAR(result.lse[r], lse, 2 * epsilon * size);
+    const bool ignored = target[r] == kIgnore;
+    if (ignored) {
+      ASSERT_EQ(result.loss[r], 0);
+    } else {
+      const long double wanted = x[r * cols + target[r]];
+      ASSERT_NEAR(result.loss[r], lse - wanted, 2 * epsilon * (size + std::abs(wanted)));
+    }
+    for (int64_t c = 0; c < cols; ++c) {
+      const long double exponent = x[r * cols + c] - lse, p = std::exp(exponent);
+      const long double expected = ignored ? 0 : dloss[r] * (p - (c == target[r]));
+      const long double scale = p * (6 + 2 * std::abs(exponent) + std::min<long double>(std::abs(lse), 8));
+      ASSERT_NEAR(
+          result.dlogits[r * cols + c], expected,
+          epsilon * std::abs(dloss[r]) * (scale + std::abs(p - 1) * (c == target[r])) + std::numeric_limits<T>::min())
+          << r << ", " << c;
+    }
+  }
+}
+
+template <class T>
+class CrossEntropy : public testing::Test {};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(CrossEntropy, Types);
+
+TYPED_TEST(CrossEntropy, IsItsDefinitionForEverySize) {
+  for (const int64_t rows : {0, 1, 5, 40, 1025}) {
+    for (const int64_t cols : {1, 2, 10, 31, 32, 33, 255, 257, 1025, 20000}) {
+      if (rows * cols > 100000) continue;
+      auto x = test::random_array<TypeParam>(Shape{rows, cols}, 1);
+      const auto dloss = test::random_array<TypeParam>(Shape{rows}, 2);
+      auto target = targets<int64_t>(rows, cols);
+      if (rows > 3) target.set(3, kIgnore);
+      expect_is_cross_entropy(x, target, dloss, Loss<TypeParam>(x, target, dloss));
+      test::randomize(x, 3, -40, 40);
+      expect_is_cross_entropy(x, target, dloss, Loss<TypeParam>(x, target, dloss));
+    }
+  }
+}
+
+TYPED_TEST(CrossEntropy, TakesTargetsOf32Bits) {
+  const auto x = test::random_array<TypeParam>(Shape{50, 33}, 4);
+  const auto dloss = test::random_array<TypeParam>(Shape{50}, 5);
+  auto narrow = targets<std::int32_t>(50, 33);
+  auto wide = targets<int64_t>(50, 33);
+  narrow.set(7, kIgnore);
+  wide.set(7, kIgnore);
+  const Loss<TypeParam> a(x, narrow, dloss), b(x, wide, dloss);
+  EXPECT_TRUE(test::same_bits(a.loss, b.loss));
+  EXPECT_TRUE(test::same_bits(a.dlogits, b.dlogits));
+}
+
+TYPED_TEST(CrossEntropy, TakesOneGradientForAllRows) {
+  const auto x = test::random_array<TypeParam>(Shape{20, 10}, 6);
+  const auto target = targets<int64_t>(20, 10);
+  TestArray<TypeParam> mean(Shape{20}, std::vector<int64_t>{0}), full(Shape{20});
+  for (int64_t r = 0; r < 20; ++r) {
+    mean.set(r, TypeParam(0.05));
+    full.set(r, TypeParam(0.05));
+  }
+  EXPECT_TRUE(test::same_bits(Loss<TypeParam>(x, target, mean).dlogits, Loss<TypeParam>(x, target, full).dlogits));
+}
+
+TYPED_TEST(CrossEntropy, OfIgnoredRowsIsZeroWhateverIsInThem) {
+  TestArray<TypeParam> x(Shape{3, 4});
+  TestArray<int64_t> target(Shape{3});
+  TestArray<TypeParam> dloss(Shape{3});
+  for (int64_t r = 0; r < 3; ++r) target.set(r, kIgnore);
+  for (int64_t r = 0; r < 3; ++r) dloss.set(r, 1);
+  for (int64_t c = 0; c < 4; ++c) x.set(4 + c, std::numeric_limits<TypeParam>::quiet_NaN());
+  for (int64_t c = 0; c < 4; ++c) x.set(8 + c, -kInf<TypeParam>);
+  const Loss<TypeParam> result(x, target, dloss);
+  EXPECT_EQ(result.loss.values(), std::vector<TypeParam>(3, 0));
+  EXPECT_EQ(result.dlogits.values(), std::vector<TypeParam>(12, 0));
+}
+
+TYPED_TEST(CrossEntropy, IsAsExactForLargeLogitsAsForSmallOnes) {
+  for (const int64_t cols : {3, 40, 700}) {
+    TestArray<TypeParam> large(Shape{2, cols}), small(Shape{2, cols}), dloss(Shape{2});
+    const auto target = targets<int64_t>(2, cols);
+    for (int64_t r = 0; r < 2; ++r) {
+      dloss.set(r, 1);
+      for (int64_t c = 0; c < cols; ++c) {
+        const auto value = static_cast<TypeParam>(c % 5);
+        small.set(r * cols + c, value);
+        large.set(r * cols + c, value + static_cast<TypeParam>(r == 0 ? 10000 : -10000));
+      }
+    }
+    const Loss<TypeParam> a(large, target, dloss), b(small, target, dloss);
+    EXPECT_TRUE(test::same_bits(a.loss, b.loss));
+    for (int64_t i = 0; i < 2 * cols; ++i) {
+      const TypeParam tolerance = 16 * std::numeric_limits<TypeParam>::epsilon();
+      EXPECT_NEAR(a.dlogits[i], b.dlogits[i], tolerance * std::max(std::abs(b.dlogits[i]), TypeParam(0.1)));
+    }
+  }
+}
+
+// As in PyTorch: infinity - infinity is no number. The gradient is 0 as that of softmax, so that one such row does not
+// destroy all weights.
+TYPED_TEST(CrossEntropy, OfARowOfMinusInfinitiesIsNanWithZeroGradient) {
+  for (const int64_t cols : {1, 10, 100}) {
+    auto x = test::random_array<TypeParam>(Shape{2, cols}, 7);
+    const auto dloss = test::random_array<TypeParam>(Shape{2}, 8);
+    for (int64_t c = 0; c < cols; ++c) x.set(cols + c, -kInf<TypeParam>);
+    const Loss<TypeParam> result(x, targets<int64_t>(2, cols), dloss);
+    EXPECT_TRUE(std::isfinite(result.loss[0]));
+    EXPECT_TRUE(std::isnan(result.loss[1]));
+    EXPECT_EQ(result.lse[1], -kInf<TypeParam>);
+    for (int64_t c = 0; c < cols; ++c) EXPECT_EQ(result.dlogits[cols + c], 0);
+  }
+}
+
+TYPED_TEST(CrossEntropy, IsUntouchedByClassesThatAreMinusInfinity) {
+  for (const int64_t cols : {2, 10, 100}) {
+    TestArray<TypeParam> x(Shape{1, cols}), dloss(Shape{1});
+    TestArray<int64_t> target(Shape{1});
+    dloss.set(0, 1);
+    for (int64_t c = 1; c < cols; ++c) x.set(c, -kInf<TypeParam>);
+    const Loss<TypeParam> result(x, target, dloss);
+    EXPECT_EQ(result.loss[0], 0);
+    EXPECT_EQ(result.dlogits.values(), std::vector<TypeParam>(static_cast<std::size_t>(cols), 0));
+
+    target.set(0, 1);  // now the impossible class is the wanted one
+    const Loss<TypeParam> impossible(x, target, dloss);
+    EXPECT_EQ(impossible.loss[0], kInf<TypeParam>);
+    EXPECT_EQ(impossible.dlogits[0], 1);
+    EXPECT_EQ(impossible.dlogits[1], -1);
+  }
+}
+
+TYPED_TEST(CrossEntropy, IsNanInARowWithNanOrPlusInfinityAndOnlyThere) {
+  for (const TypeParam bad : {std::numeric_limits<TypeParam>::quiet_NaN(), kInf<TypeParam>}) {
+    for (const int64_t cols : {1, 10, 100}) {
+      auto x = test::random_array<TypeParam>(Shape{3, cols}, 9);
+      const auto dloss = test::random_array<TypeParam>(Shape{3}, 10);
+      x.set(cols + cols / 2, bad);
+      const Loss<TypeParam> result(x, targets<int64_t>(3, cols), dloss);
+      for (int64_t r = 0; r < 3; ++r) {
+        EXPECT_EQ(std::isnan(result.loss[r]), r == 1);
+        for (int64_t c = 0; c < cols; ++c) EXPECT_EQ(std::isnan(result.dlogits[r * cols + c]), r == 1);
+      }
+    }
+  }
+}
+
+TYPED_TEST(CrossEntropy, OfARowAloneIsThatOfTheRowInABatch) {
+  for (const int64_t cols : {1, 10, 33, 1025, 20000}) {
+    const int64_t rows = 21, row = 18;
+    const auto x = test::random_array<TypeParam>(Shape{rows, cols}, 11);
+    const auto dloss = test::random_array<TypeParam>(Shape{rows}, 12);
+    const auto target = targets<int64_t>(rows, cols);
+    TestArray<TypeParam> x_alone(Shape{1, cols}), dloss_alone(Shape{1});
+    TestArray<int64_t> target_alone(Shape{1});
+    for (int64_t c = 0; c < cols; ++c) x_alone.set(c, x[row * cols + c]);
+    dloss_alone.set(0, dloss[row]);
+    target_alone.set(0, target[row]);
+    const Loss<TypeParam> batch(x, target, dloss), alone(x_alone, target_alone, dloss_alone);
+    ASSERT_EQ(alone.loss[0], batch.loss[row]);
+    ASSERT_EQ(alone.lse[0], batch.lse[row]);
+    for (int64_t c = 0; c < cols; ++c) ASSERT_EQ(alone.dlogits[c], batch.dlogits[row * cols + c]);
+  }
+}
+
+TYPED_TEST(CrossEntropy, IsTheSameForAnyNumberOfThreads) {
+  for (const Shape& shape : {Shape{5000, 10}, Shape{300, 400}, Shape{3, 50000}}) {
+    const auto x = test::random_array<TypeParam>(shape, 13), dloss = test::random_array<TypeParam>(Shape{shape[0]}, 14);
+    const auto target = targets<int64_t>(shape[0], shape[1]);
+    const test::Threads one(1);
+    const Loss<TypeParam> expected(x, target, dloss);
+    for (const int threads : test::kThreadCounts) {
+      const test::Threads scope(threads);
+      const Loss<TypeParam> result(x, target, dloss);
+      EXPECT_TRUE(test::same_bits(result.loss, expected.loss)) << threads << " threads";
+      EXPECT_TRUE(test::same_bits(result.lse, expected.lse)) << threads << " threads";
+      EXPECT_TRUE(test::same_bits(result.dlogits, expected.dlogits)) << threads << " threads";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace reel
