@@ -6,6 +6,7 @@
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/gemm_block.h"
+#include "reel/backends/cpu/gemm_dot.h"
 #include "reel/core/parallel.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
@@ -49,28 +50,45 @@ struct Product {
   bool accumulate, relu;
 };
 
+/// Rows i .. i + m - 1 and columns j .. j + n - 1 of c, over k0 .. k0 + k - 1, from the operands as they are stored.
 template <class T>
-REEL_INLINE Block<T> direct_block(const Product<T>& p) {
-  return {p.m,          p.n,          p.k,      RowTiles(p.m, tallest_tile<T>(p.n)),
-          p.a.source(), p.b.source(), p.a.data, p.a.stride,
-          p.b.data,     p.b.stride,   p.c,      p.c_stride,
-          p.bias,       p.accumulate, p.relu};
+REEL_INLINE Block<T> block_of(const Product<T>& p, std::int64_t i, std::int64_t m, std::int64_t j, std::int64_t n,
+                              std::int64_t k0, std::int64_t k) {
+  const bool last = k0 + k == p.k;
+  return {.m = m,
+          .n = n,
+          .k = k,
+          .tiles = RowTiles(m, tallest_tile<T>(n)),
+          .a_source = p.a.source(),
+          .b_source = p.b.source(),
+          .a = p.a.at(i, k0),
+          .a_stride = p.a.stride,
+          .b = p.b.at(k0, j),
+          .b_stride = p.b.stride,
+          .c = p.c + i * p.c_stride + j,
+          .c_stride = p.c_stride,
+          .bias = last && p.bias != nullptr ? p.bias + j : nullptr,
+          .load_c = p.accumulate || k0 > 0,
+          .relu = last && p.relu};
 }
 
-/// The tiles of a block, shared among threads: a piece is some row tiles by some panels.
+/// How a block is cut: into pieces of `row_tiles` by `columns`, which run with k in steps of `k_step`.
+struct Cut {
+  std::int64_t row_tiles, columns, k_step;
+};
+
+/// The pieces of a block, shared among threads.
 template <class T>
-void multiply_in_parallel(const Block<T>& x, std::int64_t k_step) {
-  const std::int64_t row_group = least(x.tiles.count, 8);
-  const std::int64_t row_groups = ceil_div(x.tiles.count, row_group);
-  const std::int64_t panel_work = greatest(row_group * x.tiles.low * kPanel<T> * x.k, 1);
-  const std::int64_t columns = least(x.n, ceil_div(kGrain, panel_work) * kPanel<T>);
-  const std::int64_t column_groups = ceil_div(x.n, columns);
-  const std::int64_t work = greatest(row_group * x.tiles.low * columns * x.k, 1);
-  parallel_for(row_groups * column_groups, ceil_div(kGrain, work), [&](std::int64_t begin, std::int64_t end) {
-    const Scratch panel(x.b_source == Source::columns ? sizeof(T) * kPanel<T> * least(k_step, x.k) : 0);
+void multiply_in_parallel(const Block<T>& x, const Cut& cut) {
+  const std::int64_t row_groups = ceil_div(x.tiles.count, cut.row_tiles);
+  const std::int64_t pieces = row_groups * ceil_div(x.n, cut.columns);
+  const std::int64_t work = x.m * x.n * x.k / pieces + 1;
+  parallel_for(pieces, ceil_div(kGrain, work), [&](std::int64_t begin, std::int64_t end) {
+    const Scratch panel(x.b_source == Source::columns ? sizeof(T) * kPanel<T> * least(cut.k_step, x.k) : 0);
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t t0 = i % row_groups * row_group, j0 = i / row_groups * columns;
-      multiply_tiles(x, t0, least(t0 + row_group, x.tiles.count), j0, least(j0 + columns, x.n), k_step, panel.as<T>());
+      const std::int64_t t = i % row_groups * cut.row_tiles, j = i / row_groups * cut.columns;
+      multiply_tiles(x, t, least(t + cut.row_tiles, x.tiles.count), j, least(j + cut.columns, x.n), cut.k_step,
+                     panel.as<T>());
     }
   });
 }
@@ -105,77 +123,109 @@ void pack_b(const Matrix<T>& b, std::int64_t k0, std::int64_t k, std::int64_t j0
   });
 }
 
-/// Block by block, from packed copies of one or both operands that all threads share.
+/// Bytes of b that are best read in place: they stay in the level 2 cache.
+constexpr std::int64_t kDirectBytes = 640 * 1024;
+/// Fewer row tiles than this read a panel of b too few times for a packed copy to pay.
+constexpr std::int64_t kFewRowTiles = 5;
+
+/// From the operands in place, but for panels of a transposed b.
 template <class T>
-void multiply_packed(const Product<T>& p, bool packs_a, bool packs_b) {
-  constexpr std::int64_t k_limit = 1536 / static_cast<std::int64_t>(sizeof(T));
-  constexpr std::int64_t side = 1024;
-  const std::int64_t m_step = even_piece(p.m, side, kTileRows<2>), n_step = even_piece(p.n, side, kPanel<T>);
-  const std::int64_t k_step = even_piece(p.k, k_limit, 4);
-  const Scratch a_room(packs_a ? sizeof(T) * m_step * k_step : 0);
-  const Scratch b_room(packs_b ? sizeof(T) * ceil_div(n_step, kPanel<T>) * kPanel<T> * k_step : 0);
+void multiply_direct(const Product<T>& p) {
+  const Block<T> x = block_of(p, 0, p.m, 0, p.n, 0, p.k);
+  const std::int64_t row_tiles = least(x.tiles.count, 8);
+  const std::int64_t panel_work = row_tiles * x.tiles.low * kPanel<T> * x.k;
+  std::int64_t panels = ceil_div(kGrain, panel_work), k_step = 256;
+  if (!p.b.transposed && p.b.stride * p.k * static_cast<std::int64_t>(sizeof(T)) > kDirectBytes) {
+    // The rows of a panel of b are far apart. Few rows at a time stay within the reach of the level 1 cache and of its
+    // address translation, and side by side they are long enough for the processor to read ahead.
+    panels = greatest(panels, least(p.n / (4 * kPanel<T>), 16));
+    k_step = x.tiles.count == 1 ? 32 : 64;
+  }
+  multiply_in_parallel(x, {row_tiles, panels * kPanel<T>, k_step});
+}
+
+/// Block by block, from a packed copy of b, and of a if its rows are not stored as such, that all threads share. A tile's
+/// a (at most 28 KiB) stays in the level 1 cache while the panels of a block's b pass by from level 2.
+template <class T>
+void multiply_packed(const Product<T>& p) {
+  const std::int64_t m_step = even_piece(p.m, 1024, kTileRows<2>);
+  const std::int64_t n_step = even_piece(p.n, 2048 / static_cast<std::int64_t>(sizeof(T)), kPanel<T>);
+  const std::int64_t k_step = even_piece(p.k, sizeof(T) == 4 ? 384 : 256, 4);
+  const Scratch a_room(p.a.transposed ? sizeof(T) * m_step * k_step : 0);
+  const Scratch b_room(sizeof(T) * ceil_div(n_step, kPanel<T>) * kPanel<T> * k_step);
   for (std::int64_t i = 0; i < p.m; i += m_step)
     for (std::int64_t j = 0; j < p.n; j += n_step)
       for (std::int64_t k0 = 0; k0 < p.k; k0 += k_step) {
         const std::int64_t m = least(m_step, p.m - i), n = least(n_step, p.n - j), k = least(k_step, p.k - k0);
-        const bool last = k0 + k == p.k;
-        Block<T> x{m,
-                   n,
-                   k,
-                   RowTiles(m, tallest_tile<T>(n)),
-                   p.a.source(),
-                   p.b.source(),
-                   p.a.at(i, k0),
-                   p.a.stride,
-                   p.b.at(k0, j),
-                   p.b.stride,
-                   p.c + i * p.c_stride + j,
-                   p.c_stride,
-                   last && p.bias != nullptr ? p.bias + j : nullptr,
-                   p.accumulate || k0 > 0,
-                   last && p.relu};
-        if (packs_a) {
+        Block<T> x = block_of(p, i, m, j, n, k0, k);
+        if (p.a.transposed) {
           pack_a(p.a, i, k0, k, x.tiles, a_room.as<T>());
           x.a_source = Source::packed;
           x.a = a_room.as<T>();
         }
-        if (packs_b) {
-          pack_b(p.b, k0, k, j, n, b_room.as<T>());
-          x.b_source = Source::packed;
-          x.b = b_room.as<T>();
-        }
-        multiply_in_parallel(x, k);
+        pack_b(p.b, k0, k, j, n, b_room.as<T>());
+        x.b_source = Source::packed;
+        x.b = b_room.as<T>();
+        multiply_in_parallel(x, {1, 8 * kPanel<T>, k});
       }
+}
+
+/// On this thread, in place but for a panel on the stack: no more overhead than that.
+template <class T>
+void multiply_small(const Product<T>& p) {
+  const Block<T> x = block_of(p, 0, p.m, 0, p.n, 0, p.k);
+  if (!p.b.transposed) return multiply_tiles<T>(x, 0, x.tiles.count, 0, x.n, p.k, nullptr);
+  constexpr std::int64_t room = 16 * 1024 / static_cast<std::int64_t>(sizeof(T));
+  alignas(kVectorBytes) T panel[room];
+  multiply_tiles<T>(x, 0, x.tiles.count, 0, x.n, room / kPanel<T>, panel);
+}
+
+/// Adds the bias to columns begin .. end - 1 of c and applies the epilogue, where the tiles did not.
+template <class T>
+REEL_INLINE void finish(const Product<T>& p, std::int64_t begin, std::int64_t end) {
+  using V = Vec<T>;
+  if (p.bias == nullptr && !p.relu) return;
+  for (std::int64_t i = 0; i < p.m; ++i)
+    for (std::int64_t j = begin; j < end; j += V::width) {
+      T* c = p.c + i * p.c_stride + j;
+      const auto mask = V::first(least(end - j, V::width));
+      V y = V::load(c, mask);
+      if (p.bias != nullptr) y = y + V::load(p.bias + j, mask);
+      if (p.relu) y = relu(y);
+      y.store(c, mask);
+    }
+}
+
+/// At most kDotRows rows of a by a transposed b.
+template <class T>
+void multiply_dots(const Product<T>& p) {
+  const std::int64_t rows_of_b = (std::int64_t{1} << 16) / (kPanel<T> * p.k) * kPanel<T>;
+  parallel_for(p.n, greatest(rows_of_b, kPanel<T>), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t j = begin; j < end; j += kPanel<T>) {
+      const std::int64_t columns = least(kPanel<T>, end - j);
+      dot_products(p.m, p.a.data, p.a.stride, p.a.transposed, p.b.data + j * p.b.stride, p.b.stride, p.k, columns,
+                   p.accumulate, p.c + j, p.c_stride);
+    }
+    finish(p, begin, end);
+  });
 }
 
 /// With c's columns across the lanes of a register.
 template <class T>
 void multiply_upright(const Product<T>& p) {
-  const std::int64_t work = p.m * p.n * p.k;
-  if (!p.b.transposed && work <= kGrain) {
-    const Block<T> x = direct_block(p);
-    multiply_tiles<T>(x, 0, x.tiles.count, 0, x.n, p.k, nullptr);
-    return;
-  }
-  const std::int64_t row_tiles = ceil_div(p.m, kTileRows<2>);
-  const bool b_fits = p.k * p.n * static_cast<std::int64_t>(sizeof(T)) <= 128 * 1024;
-  if (row_tiles <= 1) {
-    multiply_in_parallel(direct_block(p), p.b.transposed ? 256 : 32);
-  } else if (!p.b.transposed && (b_fits || row_tiles <= 8)) {
-    multiply_in_parallel(direct_block(p), 256);
-  } else if (row_tiles <= 8) {
-    multiply_in_parallel(direct_block(p), 256);
-  } else {
-    multiply_packed(p, p.n > 2 * kPanel<T>, true);
-  }
+  if (p.b.transposed && p.m <= kDotRows) return multiply_dots(p);
+  if (p.m * p.n * p.k <= kGrain) return multiply_small(p);
+  const bool in_place = !p.b.transposed && p.k * p.n * static_cast<std::int64_t>(sizeof(T)) <= kDirectBytes;
+  if (in_place || p.m < kFewRowTiles * kTileRows<2>) return multiply_direct(p);
+  multiply_packed(p);
 }
 
-/// Rough costs, in units of half a cycle, to choose the way round.
+/// Rough costs, in halves of a cycle per register, to choose the way round.
 template <class T>
-std::int64_t cost_of(std::int64_t m, std::int64_t n, std::int64_t k, bool b_transposed) {
+REEL_INLINE std::int64_t cost_of(std::int64_t m, std::int64_t n, std::int64_t k, bool b_transposed) {
   constexpr std::int64_t width = Vec<T>::width;
-  const std::int64_t vectors = ceil_div(n, width);
-  return greatest(m, 4) * vectors * k + (b_transposed ? 5 * n * k / width : 0);
+  if (b_transposed && m <= kDotRows) return n * k * (7 + m) / width;
+  return greatest(m, 4) * ceil_div(n, width) * k + (b_transposed ? n * k * 5 / width : 0);
 }
 
 /// True if it costs less to compute c' = b' a' and to turn that round.
@@ -188,20 +238,34 @@ REEL_INLINE bool better_turned(const Product<T>& p) {
   return cost_of<T>(p.n, p.m, p.k, !p.a.transposed) + turning < cost_of<T>(p.m, p.n, p.k, p.b.transposed);
 }
 
-/// c += bias, c = relu(c), where they were not part of the tiles.
+/// c' = b' a' in c itself, if it is a dense column, or in `room`, and from there into c.
 template <class T>
-void finish(const Product<T>& p) {
-  if (p.bias == nullptr && !p.relu) return;
-  for (std::int64_t i = 0; i < p.m; ++i) {
-    T* c = p.c + i * p.c_stride;
-    for (std::int64_t j = 0; j < p.n; j += Vec<T>::width) {
-      const auto mask = Vec<T>::first(least(p.n - j, Vec<T>::width));
-      Vec<T> y = Vec<T>::load(c + j, mask);
-      if (p.bias != nullptr) y = y + Vec<T>::load(p.bias + j, mask);
-      if (p.relu) y = relu(y);
-      y.store(c + j, mask);
-    }
+void multiply_turned(const Product<T>& p, T* room) {
+  Product<T> turned = p;
+  turned.m = p.n;
+  turned.n = p.m;
+  turned.a = {p.b.data, p.b.stride, !p.b.transposed};
+  turned.b = {p.a.data, p.a.stride, !p.a.transposed};
+  turned.bias = nullptr;
+  turned.relu = false;
+  turned.c = room != nullptr ? room : p.c;
+  turned.c_stride = p.m;
+  if (p.accumulate && room != nullptr) transpose(p.c, p.c_stride, p.m, p.n, room, p.m);
+  multiply_upright(turned);
+  if (room != nullptr) transpose(room, p.m, p.n, p.m, p.c, p.c_stride);
+  finish(p, 0, p.n);
+}
+
+template <class T>
+void multiply_turned(const Product<T>& p) {
+  constexpr std::int64_t small = 1024;
+  if (p.n == 1 && p.c_stride == 1) return multiply_turned<T>(p, nullptr);
+  if (p.m * p.n <= small) {
+    alignas(kVectorBytes) T room[small];
+    return multiply_turned(p, room);
   }
+  const Scratch room(sizeof(T) * p.m * p.n);
+  multiply_turned(p, room.as<T>());
 }
 
 /// k = 0: sums of nothing.
@@ -210,26 +274,7 @@ void multiply_nothing(const Product<T>& p) {
   if (!p.accumulate)
     for (std::int64_t i = 0; i < p.m; ++i)
       for (std::int64_t j = 0; j < p.n; ++j) p.c[i * p.c_stride + j] = 0;
-  finish(p);
-}
-
-template <class T>
-void multiply_turned(const Product<T>& p) {
-  Product<T> turned = p;
-  turned.m = p.n;
-  turned.n = p.m;
-  turned.a = {p.b.data, p.b.stride, !p.b.transposed};
-  turned.b = {p.a.data, p.a.stride, !p.a.transposed};
-  turned.bias = nullptr;
-  turned.relu = false;
-  const bool in_place = p.n == 1 && p.c_stride == 1;
-  const Scratch room(in_place ? 0 : sizeof(T) * p.m * p.n);
-  turned.c = in_place ? p.c : room.as<T>();
-  turned.c_stride = p.m;
-  if (p.accumulate && !in_place) transpose(p.c, p.c_stride, p.m, p.n, turned.c, turned.c_stride);
-  multiply_upright(turned);
-  if (!in_place) transpose(turned.c, turned.c_stride, p.n, p.m, p.c, p.c_stride);
-  finish(p);
+  finish(p, 0, p.n);
 }
 
 template <class T>

@@ -53,17 +53,17 @@ REEL_INLINE Vec<T, bytes> load_rows(const T* p, std::int64_t stride, int row, in
   }
 }
 
-/// A block of `width` rows and 16 bytes of columns, transposed: out[c], lane r = p[r * stride + c]. Rows from `rows` on
-/// are not read; their lanes repeat the last row.
-template <class T>
-REEL_INLINE void load_transposed(const T* p, std::int64_t stride, int rows, Vec<T>* out) {
+/// A block of one register's rows and 16 bytes of columns, transposed: out[c], lane r = p[r * stride + c]. Rows from
+/// `rows` on are not read; their lanes repeat the last row.
+template <class T, int bytes>
+REEL_INLINE void load_transposed(const T* p, std::int64_t stride, int rows, Vec<T, bytes>* out) {
   constexpr int lanes = 16 / static_cast<int>(sizeof(T));
-  Vec<T> in[lanes];
+  Vec<T, bytes> in[lanes];
 #pragma GCC unroll 4
-  for (int r = 0; r < lanes; ++r) in[r] = load_rows<T, kVectorBytes>(p, stride, r, lanes, rows - 1);
+  for (int r = 0; r < lanes; ++r) in[r] = load_rows<T, bytes>(p, stride, r, lanes, rows - 1);
   if constexpr (lanes == 4) {
-    const Vec<T> a = shuffle<Interleave<4, 1, 0>>(in[0], in[1]), b = shuffle<Interleave<4, 1, 0>>(in[2], in[3]);
-    const Vec<T> c = shuffle<Interleave<4, 1, 1>>(in[0], in[1]), d = shuffle<Interleave<4, 1, 1>>(in[2], in[3]);
+    const auto a = shuffle<Interleave<4, 1, 0>>(in[0], in[1]), b = shuffle<Interleave<4, 1, 0>>(in[2], in[3]);
+    const auto c = shuffle<Interleave<4, 1, 1>>(in[0], in[1]), d = shuffle<Interleave<4, 1, 1>>(in[2], in[3]);
     out[0] = shuffle<Interleave<4, 2, 0>>(a, b);
     out[1] = shuffle<Interleave<4, 2, 1>>(a, b);
     out[2] = shuffle<Interleave<4, 2, 0>>(c, d);
@@ -75,15 +75,16 @@ REEL_INLINE void load_transposed(const T* p, std::int64_t stride, int rows, Vec<
 }
 
 /// y[c, r] = x[r, c] for x [rows, columns], up to one register of rows.
-template <class T, bool full>
+template <class T, int bytes, bool full>
 REEL_INLINE void transpose_strip(const T* x, std::int64_t x_stride, int rows, std::int64_t columns, T* y,
                                  std::int64_t y_stride) {
+  using V = Vec<T, bytes>;
   constexpr int lanes = 16 / static_cast<int>(sizeof(T));
-  const auto mask = Vec<T>::first(rows);
-  const int height = full ? Vec<T>::width : rows;
+  const auto mask = V::first(rows);
+  const int height = full ? V::width : rows;
   const std::int64_t whole = columns / lanes * lanes;
   for (std::int64_t c = 0; c < whole; c += lanes) {
-    Vec<T> out[lanes];
+    V out[lanes];
     load_transposed(x + c, x_stride, height, out);
 #pragma GCC unroll 4
     for (int i = 0; i < lanes; ++i) {
@@ -105,9 +106,16 @@ void transpose(const T* x, std::int64_t x_stride, std::int64_t rows, std::int64_
   constexpr int width = Vec<T>::width;
   std::int64_t r = 0;
   for (; r + width <= rows; r += width)
-    transpose_strip<T, true>(x + r * x_stride, x_stride, width, columns, y + r, y_stride);
-  if (r < rows)
-    transpose_strip<T, false>(x + r * x_stride, x_stride, static_cast<int>(rows - r), columns, y + r, y_stride);
+    transpose_strip<T, kVectorBytes, true>(x + r * x_stride, x_stride, width, columns, y + r, y_stride);
+  if (r == rows) return;
+  const int rest = static_cast<int>(rows - r);
+  x += r * x_stride;
+  y += r;
+  if (rest * static_cast<int>(sizeof(T)) <= 16) {
+    transpose_strip<T, 16, false>(x, x_stride, rest, columns, y, y_stride);
+  } else {
+    transpose_strip<T, kVectorBytes, false>(x, x_stride, rest, columns, y, y_stride);
+  }
 }
 
 /// y[r, c] = x[r, c] for x [rows, columns].
