@@ -113,8 +113,8 @@ void correlate(const Correlation<T>& c) {
 
   const RunPlan<T> plan(layout, c.y_step[2] != 1);
   const int64_t packed_elements = ceil_div(packed_size<T>(layout, c.in), 16) * 16;
-  const int64_t buffer_elements =
-      plan.joined ? kTileRows * plan.padded_length(layout.axes[1].count, layout.axes[2].count) : 0;
+  const int64_t run = plan.padded_length(layout.axes[1].count, layout.axes[2].count);
+  const int64_t buffer_elements = plan.joined ? kTileRows * run + Vec<T>::width : 0;  // spread_run reads whole vectors
   const int64_t block_cost = layout.axes[0].count * layout.axes[1].count * layout.axes[2].count * cost;
   const int64_t blocks = layout.count();
   parallel_for(c.images * c.groups * blocks, max<int64_t>(1, kConvGrain / block_cost), [&](int64_t begin, int64_t end) {

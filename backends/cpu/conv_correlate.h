@@ -6,7 +6,8 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 /// What both the forward pass and the gradient of the input are: for each image and group,
 ///   y[o, position] = epilogue(bias[o] + sum over i and taps of weight[o, i, tap] x[i, position * stride + tap * dilation - padding]).
-/// Every element of y is one fma chain over i, then the taps in row-major order, starting from the bias (or 0).
+/// Every element of y is one fma chain over i, then the taps in row-major order, starting from the bias (or 0). Zeros of
+/// the padding take part like any other number, so that an infinite weight meets them as NaN.
 template <class T>
 struct Correlation {
   int64_t images = 0, groups = 1;

@@ -6,6 +6,7 @@
 #include "reel/backends/cpu/conv_pack.h"
 #include "reel/backends/cpu/conv_tile.h"
 #include "reel/backends/cpu/conv_weight_tile.h"
+#include "reel/backends/cpu/conv_weight_tile_3x3.h"
 #include "reel/backends/cpu/cpu_ops.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
@@ -109,15 +110,10 @@ struct WeightPass {
     }
     set_masks(plan.length(rows, columns), columns, block.vectors, mask);
 
-    const int64_t row_tiles = ceil_div(out, kWeightRows);
-    for (int64_t tile = 0; tile < row_tiles; ++tile) {
-      const int64_t o = tile_begin(out, row_tiles, tile), tile_rows = tile_begin(out, row_tiles, tile + 1) - o;
-      const int64_t tap_tiles = ceil_div(taps, kWeightTaps[tile_rows - 1]);
-      for (int64_t tap_tile = 0; tap_tile < tap_tiles; ++tap_tile) {
-        const int64_t t = tile_begin(taps, tap_tiles, tap_tile);
-        call_weight_tile<T>(tile_rows, tile_begin(taps, tap_tiles, tap_tile + 1) - t, block, dz + o * block.dz_row,
-                            offset + t, sums + o * taps + t, taps);
-      }
+    if (!plan.joined && rows_share(axis, layout, out)) {
+      add_weight_3x3(block, axis[1].dilation, in, offset, sums);
+    } else {
+      add_tiles(block, offset, sums);
     }
     if (bias_sums == nullptr) return;
     for (int64_t o = 0; o < out; ++o) bias_sums[o] += sum_vectors(dz + o * block.dz_row, block.dz_row);
@@ -136,6 +132,20 @@ struct WeightPass {
       dy_plane *= conv.output[a];
     }
     return block_layout(axis, in + out, cost(), Vec<T>::width, kUnitBytes / sizeof(T));
+  }
+
+  /// All sums of a block, tile by tile.
+  void add_tiles(const WeightBlock<T>& block, const int64_t* offset, T* sums) const {
+    const int64_t row_tiles = ceil_div(out, kWeightRows);
+    for (int64_t tile = 0; tile < row_tiles; ++tile) {
+      const int64_t o = tile_begin(out, row_tiles, tile), tile_rows = tile_begin(out, row_tiles, tile + 1) - o;
+      const int64_t tap_tiles = ceil_div(taps, kWeightTaps[tile_rows - 1]);
+      for (int64_t tap_tile = 0; tap_tile < tap_tiles; ++tap_tile) {
+        const int64_t t = tile_begin(taps, tap_tiles, tap_tile);
+        call_weight_tile<T>(tile_rows, tile_begin(taps, tap_tiles, tap_tile + 1) - t, block,
+                            block.dz + o * block.dz_row, offset + t, sums + o * taps + t, taps);
+      }
+    }
   }
 
   void set_masks(int64_t length, int64_t columns, int64_t vectors, LaneMask<T>* mask) const {

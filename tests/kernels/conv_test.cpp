@@ -318,7 +318,7 @@ TYPED_TEST(Convolution, IsItsDefinitionForManySizes) {
   const int64_t sizes[] = {1, 5, 8, 31, 32, 33, 70}, strides[] = {1, 1, 2, 3}, dilations[] = {1, 1, 2, 4};
   const int64_t batches[] = {0, 1, 1, 3};
   int checked = 0;
-  for (int trial = 0; checked < 400; ++trial) {
+  for (int trial = 0; checked < 250; ++trial) {
     ASSERT_LT(trial, 100000);
     const int axes = std::uniform_int_distribution<int>(1, 3)(engine);
     Sizes s;
@@ -339,7 +339,7 @@ TYPED_TEST(Convolution, IsItsDefinitionForManySizes) {
     s.groups = pick(groups);
     Conv c;
     if (!make_conv(s, &c)) continue;
-    if (y_size(c) * (c.in / c.groups) * product(c.kernel) > 600000) continue;
+    if (y_size(c) * (c.in / c.groups) * product(c.kernel) > 400000) continue;
     check<TypeParam>(c, {trial % 3 != 0, trial % 4 < 2});
     if (this->HasFatalFailure()) return;
     ++checked;
@@ -348,17 +348,18 @@ TYPED_TEST(Convolution, IsItsDefinitionForManySizes) {
 
 TYPED_TEST(Convolution, IsItsDefinitionWhereOneImageIsManyBlocks) {
   const Sizes problems[] = {
-      square(1, 1, 1, 257, 3, 1),
-      square(1, 1, 1, 257, 3, 10, 1, 10, PaddingMode::symmetric),
-      square(1, 2, 3, 255, 3, 4, 1, 4),
-      square(2, 16, 16, 32, 3, 1),
-      square(1, 4, 4, 129, 5, 2, 2, 1),
-      square(1, 9, 1, 128, 3, 3, 1, 3),
+      square(1, 1, 1, 193, 3, 1),
+      square(1, 1, 1, 193, 3, 10, 1, 10, PaddingMode::symmetric),
+      square(1, 2, 3, 129, 3, 4, 1, 4),
+      square(2, 5, 1, 65, 3, 4, 1, 4, PaddingMode::symmetric),
+      square(1, 16, 16, 32, 3, 1),
+      square(1, 4, 4, 97, 5, 2, 2, 1),
+      square(1, 9, 1, 96, 3, 3, 1, 3),
       square(40, 1, 8, 8, 3, 1),
-      {1, 1, 2, 1, {70000}, {5}, {1}, {7}, {14}, PaddingMode::zero},
-      {1, 2, 2, 1, {17, 33, 65}, {3, 3, 3}, {1, 1, 1}, {2, 1, 1}, {2, 1, 1}, PaddingMode::symmetric},
-      {1, 64, 3, 1, {3, 2000}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, PaddingMode::zero},
-      {1, 3, 17, 1, {96, 96}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, PaddingMode::zero},
+      {1, 1, 2, 1, {50000}, {5}, {1}, {7}, {14}, PaddingMode::zero},
+      {1, 2, 2, 1, {9, 17, 65}, {3, 3, 3}, {1, 1, 1}, {2, 1, 1}, {2, 1, 1}, PaddingMode::symmetric},
+      {1, 64, 3, 1, {3, 1500}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, PaddingMode::zero},
+      {1, 3, 17, 1, {80, 80}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, PaddingMode::zero},
   };
   for (const Sizes& problem : problems) {
     for (const bool relu : {false, true}) {
@@ -378,6 +379,10 @@ TYPED_TEST(Convolution, OfNothingGivesBiasAndZeroGradients) {
   const Conv no_channels = conv_of(square(1, 0, 2, 2, 1, 0));
   const std::vector<T> bias = {5, -7};
   EXPECT_EQ(run_forward<T>(no_channels, {}, {}, &bias, Epilogue::none), (std::vector<T>{5, 5, 5, 5, -7, -7, -7, -7}));
+
+  const WeightGradients<T> only_bias = run_backward_weight<T>(no_channels, {}, {1, 2, 3, 4, 5, 6, 7, 8}, nullptr);
+  EXPECT_EQ(only_bias.dweight, std::vector<T>());
+  EXPECT_EQ(only_bias.dbias, (std::vector<T>{10, 26}));
 
   const Conv no_outputs = conv_of(square(1, 2, 0, 3, 3, 1));
   EXPECT_EQ(run_backward_input<T>(no_outputs, {}, nullptr, {}), std::vector<T>(18, 0));
