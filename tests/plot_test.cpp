@@ -135,6 +135,7 @@ TEST(Plot, ALongSeriesIsThinnedButKeepsItsPeaks) {
   const std::string svg = plot({series(x, y)});
   const std::string path = path_of(svg);
   EXPECT_LT(svg.size(), 60000u);
+  EXPECT_GT(count(path, "L"), 4 * 600);  // four points for each column of pixels
   EXPECT_EQ(count(svg, "<circle "), 0);
 
   double highest = kInf, lowest = -kInf;  // pixels count downwards

@@ -291,6 +291,7 @@ TEST_F(Safetensors, DtypesAndSizesAreChecked) {
   refused("F32", "[1]", "[0,8]", "needs 4 bytes");
   refused("F64", "[2]", "[0,8]", "needs 16 bytes for f64 [2]");
   refused("F32", "[2]", "[8,0]", "got data_offsets [8, 0]");
+  refused("F32", "[2]", "[18446744073709551612,4]", "got data_offsets [18446744073709551612, 4]");  // 8 apart mod 2^64
   refused("F32", "[2]", "[8,18446744073709551616]", "not a 64-bit integer");
   refused("F32", "[2]", "[0]", "data_offsets of tensor 'x' needs 2 numbers, got 1");
   refused("F32", "[2]", "[]", "needs 2 numbers, got 0");
