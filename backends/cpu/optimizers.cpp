@@ -2,8 +2,7 @@
 // never shows in the result. Factors are computed in double and rounded once.
 
 #include "reel/backends/cpu/cpu_ops.h"
-#include "reel/backends/cpu/kernel.h"
-#include "reel/core/scalar/arithmetic.h"
+#include "reel/backends/cpu/vector_loops.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
@@ -30,62 +29,49 @@ REEL_INLINE void for_each_piece(const Range* ranges, int64_t count, F step) {
 }
 
 template <class T>
-void sgd_plain(const SgdRange& range, T* __restrict w, const T* __restrict g, int64_t begin, int64_t end) {
-  const T rate = static_cast<T>(range.rate), decay = static_cast<T>(range.decay);
-  if (range.decay == 0) {
-    for (int64_t i = begin; i < end; ++i) w[i] -= rate * g[i];
-  } else {
-    for (int64_t i = begin; i < end; ++i) w[i] -= rate * (g[i] + decay * w[i]);
-  }
-}
-
-/// `first` and `nesterov` are known at compile time so that the loop has no choice to make.
-template <bool first, bool nesterov, class T>
-void sgd_momentum(const SgdRange& range, T* __restrict w, const T* __restrict g, T* __restrict m, int64_t begin,
-                  int64_t end) {
-  const T rate = static_cast<T>(range.rate), decay = static_cast<T>(range.decay);
-  const T momentum = static_cast<T>(range.momentum), damped = static_cast<T>(1 - range.dampening);
-  const bool decays = range.decay != 0;
-  for (int64_t i = begin; i < end; ++i) {
-    const T grad = decays ? g[i] + decay * w[i] : g[i];
-    const T velocity = first ? grad : momentum * m[i] + damped * grad;
-    m[i] = velocity;
-    w[i] -= rate * (nesterov ? grad + momentum * velocity : velocity);
-  }
-}
-
-template <class T>
 void sgd_step(const SgdRange& range, T* w, const T* g, T* m, int64_t begin, int64_t end) {
-  if (range.momentum == 0) return sgd_plain(range, w, g, begin, end);
-  if (range.first) {
-    range.nesterov ? sgd_momentum<true, true>(range, w, g, m, begin, end)
-                   : sgd_momentum<true, false>(range, w, g, m, begin, end);
-  } else {
-    range.nesterov ? sgd_momentum<false, true>(range, w, g, m, begin, end)
-                   : sgd_momentum<false, false>(range, w, g, m, begin, end);
-  }
+  using V = Vec<T>;
+  const V rate = V::broadcast(static_cast<T>(-range.rate)), decay = V::broadcast(static_cast<T>(range.decay));
+  const V momentum = V::broadcast(static_cast<T>(range.momentum));
+  const V damped = V::broadcast(static_cast<T>(1 - range.dampening));
+  const bool decays = range.decay != 0, remembers = range.momentum != 0, first = range.first;
+  const bool nesterov = range.nesterov;
+  for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
+    const V weight = lanes.load(w + i);
+    V step = lanes.load(g + i);
+    if (decays) step = step + decay * weight;
+    if (remembers) {
+      const V velocity = first ? step : momentum * lanes.load(m + i) + damped * step;
+      lanes.store(m + i, velocity);
+      step = nesterov ? step + momentum * velocity : velocity;
+    }
+    lanes.store(w + i, weight + rate * step);
+  });
 }
 
 /// m / (sqrt(v) / c + epsilon) is computed as c m / (sqrt(v) + c epsilon): one division for two, and c, which belongs to
 /// the step and not to the element, goes into the factors in double.
 template <class T>
-void adam_step(const AdamRange& range, T* __restrict w, const T* __restrict g, T* __restrict m, T* __restrict v,
-               int64_t begin, int64_t end) {
-  const T beta1 = static_cast<T>(range.beta1), rest1 = static_cast<T>(1 - range.beta1);
-  const T beta2 = static_cast<T>(range.beta2), rest2 = static_cast<T>(1 - range.beta2);
-  const T step = static_cast<T>(range.step_size * range.root_correction2);
-  const T epsilon = static_cast<T>(range.epsilon * range.root_correction2);
-  const T decay = static_cast<T>(range.decay), shrink = static_cast<T>(1 - range.rate * range.decay);
+void adam_step(const AdamRange& range, T* w, const T* g, T* m, T* v, int64_t begin, int64_t end) {
+  using V = Vec<T>;
+  const auto factor = [](double value) { return V::broadcast(static_cast<T>(value)); };
+  const V beta1 = factor(range.beta1), rest1 = factor(1 - range.beta1);
+  const V beta2 = factor(range.beta2), rest2 = factor(1 - range.beta2);
+  const V rate = factor(-range.step_size * range.root_correction2);
+  const V epsilon = factor(range.epsilon * range.root_correction2);
+  const V decay = factor(range.decay), shrink = factor(1 - range.rate * range.decay);
   const bool adds_decay = range.decay != 0 && !range.decoupled, shrinks = range.decay != 0 && range.decoupled;
-  for (int64_t i = begin; i < end; ++i) {
-    const T grad = adds_decay ? g[i] + decay * w[i] : g[i];
-    const T weight = shrinks ? shrink * w[i] : w[i];
-    const T mean = beta1 * m[i] + rest1 * grad;
-    const T square = beta2 * v[i] + rest2 * (grad * grad);
-    m[i] = mean;
-    v[i] = square;
-    w[i] = weight - step * mean / (scalar::sqrt(square) + epsilon);
-  }
+  for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
+    V weight = lanes.load(w + i), grad = lanes.load(g + i);
+    if (adds_decay) grad = grad + decay * weight;
+    if (shrinks) weight = shrink * weight;
+    const V mean = beta1 * lanes.load(m + i) + rest1 * grad;
+    const V square = beta2 * lanes.load(v + i) + rest2 * (grad * grad);
+    lanes.store(m + i, mean);
+    lanes.store(v + i, square);
+    const V root = each_lane(square, [](T x) { return scalar::sqrt(x); });
+    lanes.store(w + i, weight + rate * mean / (root + epsilon));
+  });
 }
 
 }  // namespace
