@@ -67,6 +67,8 @@ std::vector<std::string> formatted(const std::vector<double>& values) {
   for (const double value : values) {
     std::string text = trimmed(value, digits, scientific);
     if (std::isfinite(value) && digits == 0 && !scientific) text += '.';
+    if (std::isfinite(value) && !scientific)  // zeros behind the last digit of each are left blank
+      for (std::size_t i = text.size(); i-- > 0 && text[i] == '0' && text.find('.') < i;) text[i] = ' ';
     texts.push_back(std::move(text));
   }
   return texts;

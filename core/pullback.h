@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -72,10 +73,10 @@ auto pullback(F&& f, const Xs&... xs) {
   auto range = std::make_shared<detail::PullbackRange>();
   const SourceLocation where;
   Tensors watched{range->watched(detail::values_of(xs), where)...};
-  std::size_t i = 0;
-  // Braces, so that the arguments are made from left to right.
-  std::tuple<std::decay_t<Xs>...> inputs{detail::with_values(xs, watched[i++])...};
-  auto y = std::apply(std::forward<F>(f), inputs);
+  auto y = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::forward<F>(f)(detail::with_values(xs, watched[I])...);
+  }
+  (std::index_sequence_for<Xs...>());
   range->close();
   using Y = decltype(y);
   return std::pair<Y, Pullback<Y, std::decay_t<Xs>...>>(y, {range, y, watched, xs...});

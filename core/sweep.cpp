@@ -116,6 +116,11 @@ Sweep::~Sweep() {
   for (std::size_t i = 0; i < slots; ++i) gradients_[i].~Tensor();
   host_free(gradients_, slots * sizeof(Tensor));
   host_free(flags_, slots);
+  while (SinkLink* link = sinks_) {
+    sinks_ = link->next;
+    link->~SinkLink();
+    host_free(link, sizeof(SinkLink));
+  }
 }
 
 void Sweep::mark() {
@@ -262,13 +267,14 @@ void Sweep::accumulate(Tensor& sum, Tensor dx) {
 
 ParameterSink& Sweep::sink(ParameterState& parameter) {
   home_of(parameter);
-  for (ParameterSink& candidate : sinks_)
-    if (candidate.serves(parameter)) return candidate;
-  return sinks_.emplace_back(parameter.home);
+  for (SinkLink* link = sinks_; link != nullptr; link = link->next)
+    if (link->sink.serves(parameter)) return link->sink;
+  sinks_ = new (host_allocate(sizeof(SinkLink))) SinkLink{ParameterSink(parameter.home), sinks_};
+  return sinks_->sink;
 }
 
 void Sweep::commit() {
-  for (ParameterSink& sink : sinks_) sink.commit();
+  for (SinkLink* link = sinks_; link != nullptr; link = link->next) link->sink.commit();
 }
 
 Tensor Sweep::result(std::size_t i) const {

@@ -17,7 +17,8 @@ namespace reel::detail {
 class ParameterSink {
  public:
   explicit ParameterSink(std::shared_ptr<FlatBuffer> home);
-  ParameterSink(ParameterSink&& other) noexcept = default;
+  ParameterSink(const ParameterSink&) = delete;
+  ParameterSink& operator=(const ParameterSink&) = delete;
   ~ParameterSink();
 
   bool serves(const ParameterState& parameter) const { return home_ == parameter.home; }
@@ -53,6 +54,10 @@ class Sweep {
  private:
   friend class Gradients;
   static constexpr std::uint8_t kNeeded = 1, kWanted = 2;
+  struct SinkLink {  // from the tensors' cache, as a vector's elements would not be
+    ParameterSink sink;
+    SinkLink* next;
+  };
   struct Outside {  // wanted, but not an output in this range
     std::int64_t slot;
     TensorState* parameter;
@@ -82,7 +87,7 @@ class Sweep {
   Tensor* gradients_ = nullptr;    // [end - begin]
   std::uint8_t* flags_ = nullptr;  // [end - begin]
   std::vector<Outside> outside_;
-  std::vector<ParameterSink> sinks_;
+  SinkLink* sinks_ = nullptr;
 };
 
 /// Throws unless dy can start a sweep from y.

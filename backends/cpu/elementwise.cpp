@@ -16,8 +16,7 @@ void run(const void* x, const void*, void* y, int64_t count) {
 
 #define REEL_RUN_F32(name, Struct) run<scalar::Struct, float>,
 #define REEL_RUN_F64(name, Struct) run<scalar::Struct, double>,
-constexpr Run kRuns[2][static_cast<int>(UnaryOp::abs) + 1] = {{REEL_UNARY_OPS(REEL_RUN_F32)},
-                                                              {REEL_UNARY_OPS(REEL_RUN_F64)}};
+constexpr Run kRuns[2][kUnaryOps] = {{REEL_UNARY_OPS(REEL_RUN_F32)}, {REEL_UNARY_OPS(REEL_RUN_F64)}};
 #undef REEL_RUN_F32
 #undef REEL_RUN_F64
 

@@ -1,0 +1,118 @@
+#include "reel/core/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+
+#include "reel/core/parameter.h"
+#include "reel/core/scratch.h"
+#include "reel/core/tape.h"
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/create.h"
+#include "reel/ops/matmul.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/softmax.h"
+#include "reel/ops/unary.h"
+#include "reel/tests/expect.h"
+#include "reel/tests/malloc_count.h"
+
+namespace reel {
+namespace {
+
+TEST(Memory, CountersFollowTensors) {
+  const MemoryStats before = memory_stats();
+  {
+    const Tensor x = empty({1000});
+    const MemoryStats during = memory_stats();
+    EXPECT_EQ(during.live_tensors, before.live_tensors + 1);
+    EXPECT_GE(during.live_bytes, before.live_bytes + 4000);
+  }
+  const MemoryStats after = memory_stats();
+  EXPECT_EQ(after.live_tensors, before.live_tensors);
+  EXPECT_EQ(after.live_bytes, before.live_bytes);
+  EXPECT_GE(after.cached_bytes, 4000);
+}
+
+TEST(Memory, PeakIsTheLargestSinceItWasReset) {
+  reset_peak_memory();
+  const std::int64_t base = memory_stats().live_bytes;
+  { const Tensor x = empty({1 << 20}); }
+  EXPECT_GE(memory_stats().peak_bytes, base + (4 << 20));
+  reset_peak_memory();
+  EXPECT_LT(memory_stats().peak_bytes, base + (4 << 20));
+}
+
+TEST(Memory, FreedBlocksAreReused) {
+  const void* first = nullptr;
+  {
+    const Tensor x = empty({100'000});
+    first = x.array().data;
+  }
+  const Tensor y = empty({100'000});
+  EXPECT_EQ(y.array().data, first);
+}
+
+TEST(Memory, ReleaseGivesTheCacheBack) {
+  { const Tensor x = empty({1 << 20}); }
+  EXPECT_GT(memory_stats().cached_bytes, 0);
+  release_cached_memory();
+  EXPECT_EQ(memory_stats().cached_bytes, 0);
+}
+
+TEST(Memory, BlocksFreedElsewhereFindTheirWayBack) {
+  // One thread makes, another drops: neither the cache nor the system's memory may grow without bound.
+  release_cached_memory();
+  for (int round = 0; round < 200; ++round) {
+    Tensor x = empty({1 << 18});  // 1 MiB
+    std::thread([moved = std::move(x)]() mutable { moved = Tensor(); }).join();
+  }
+  EXPECT_LT(memory_stats().cached_bytes, 300 << 20);
+}
+
+TEST(Memory, EverySizeIsAlignedAndWritable) {
+  for (std::size_t bytes : {0, 1, 63, 64, 65, 1023, 1024, 1025, 1279, 1280, 1281, 4096, 100'000, 5'000'000}) {
+    auto* block = static_cast<unsigned char*>(detail::host_allocate(bytes));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 64, 0u);
+    for (std::size_t i = 0; i < bytes; ++i) block[i] = static_cast<unsigned char>(i);
+    detail::host_free(block, bytes);
+  }
+}
+
+TEST(Memory, OutOfMemoryTellsWhatWasAskedFor) {
+  EXPECT_THROW_WITH(detail::host_allocate(std::size_t{1} << 60), OutOfMemory, "1152921504606846976");
+  EXPECT_THROW_WITH(empty({std::int64_t{1} << 42}), OutOfMemory, "17592186044416", "live", "cached");
+}
+
+TEST(Memory, ASteadyTrainingStepCallsMallocZeroTimes) {
+  if (!malloc_is_counted()) GTEST_SKIP() << "malloc belongs to a sanitizer";
+  manual_seed(0);
+  Parameter w1(randn({64, 64}) * 0.1), b1(zeros({64})), w2(randn({10, 64}) * 0.1), b2(zeros({10}));
+  const std::vector<Parameter> parameters{w1, b1, w2, b2};
+  flatten_parameters(parameters);
+  const Tensor x = randn({32, 64}), target = randint(0, 10, {32});
+  const auto step = [&] {
+    Tape tape;
+    const Tensor h = tanh(linear(x, w1, b1)) + relu(x);
+    tape.backward(cross_entropy(linear(h * 0.5, w2, b2), target));
+    for (const Parameter& p : parameters) {
+      Parameter handle = p;
+      handle.clear_gradient();
+    }
+  };
+  for (int i = 0; i < 10; ++i) step();
+  const std::int64_t before = malloc_calls();
+  for (int i = 0; i < 5; ++i) step();
+  EXPECT_EQ(malloc_calls() - before, 0);
+}
+
+Tensor kept_until_exit;  // static tensors end after the allocator's thread-local part
+
+TEST(Memory, StaticTensorsMayOutliveEverything) {
+  kept_until_exit = ones({1000});
+  EXPECT_EQ(sum(kept_until_exit).item(), 1000);
+}
+
+}  // namespace
+}  // namespace reel
