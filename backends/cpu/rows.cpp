@@ -3,7 +3,6 @@
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
-#include "reel/core/scratch.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
@@ -53,64 +52,37 @@ struct AddRows {
     });
   }
 
-  void by_buckets() const;
+  /// Narrow rows: each task takes some rows of the table and looks through all indices for them, a block at a time. What
+  /// it finds is collected without a branch, for the processor could not foresee which way it goes.
+  void by_rows(int64_t ranges) const {
+    parallel_for(ranges, 1, [this, ranges](int64_t range, int64_t) {
+      const int64_t first = rows * range / ranges, count = rows * (range + 1) / ranges - first;
+      constexpr int64_t kBlock = 256;
+      int64_t found[kBlock];
+      for (int64_t begin = 0; begin < n; begin += kBlock) {
+        const int64_t end = min(begin + kBlock, n);
+        int64_t hits = 0;
+        for (int64_t i = begin; i < end; ++i) {
+          found[hits] = i;
+          hits += static_cast<std::uint64_t>(index[i] - first) < static_cast<std::uint64_t>(count);
+        }
+        for (int64_t k = 0; k < hits; ++k) add(found[k], 0, width);
+      }
+    });
+  }
 };
 
-// Narrow rows cannot be shared by columns. Their positions are sorted, stably, into buckets of consecutive table rows (a
-// counting sort whose counts are kept per block of positions, so that the blocks sort in parallel), then the buckets are
-// added in parallel.
-constexpr int64_t kBuckets = 64;
-constexpr int64_t kSortBlock = 16384;
-
-template <class T, class Index>
-void AddRows<T, Index>::by_buckets() const {
-  const int64_t blocks = (n + kSortBlock - 1) / kSortBlock, rows_per_bucket = (rows + kBuckets - 1) / kBuckets;
-  const std::size_t n_bytes = static_cast<std::size_t>(n) * sizeof(int64_t);
-  Scratch order_memory(n_bytes), bucket_memory(static_cast<std::size_t>(n));
-  Scratch place_memory(static_cast<std::size_t>(blocks * kBuckets) * sizeof(int64_t));
-  int64_t* const order = order_memory.as<int64_t>();
-  std::uint8_t* const bucket = bucket_memory.as<std::uint8_t>();
-  int64_t* const place = place_memory.as<int64_t>();  // [blocks, kBuckets]: counts, then where to write next
-
-  parallel_for(n, kSortBlock, [&](int64_t begin, int64_t end) {
-    int64_t* const counts = place + begin / kSortBlock * kBuckets;
-    for (int64_t k = 0; k < kBuckets; ++k) counts[k] = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      bucket[i] = static_cast<std::uint8_t>(index[i] / rows_per_bucket);
-      ++counts[bucket[i]];
-    }
-  });
-  int64_t starts[kBuckets + 1], next = 0;
-  for (int64_t k = 0; k < kBuckets; ++k) {
-    starts[k] = next;
-    for (int64_t b = 0; b < blocks; ++b) {
-      const int64_t size = place[b * kBuckets + k];
-      place[b * kBuckets + k] = next;
-      next += size;
-    }
-  }
-  starts[kBuckets] = next;
-  parallel_for(n, kSortBlock, [&](int64_t begin, int64_t end) {
-    int64_t* const places = place + begin / kSortBlock * kBuckets;
-    for (int64_t i = begin; i < end; ++i) order[places[bucket[i]]++] = i;
-  });
-  parallel_for(kBuckets, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t p = starts[begin]; p < starts[end]; ++p) add(order[p], 0, width);
-  });
-}
-
+/// How the work is cut cannot show in the result, so that here it may follow the number of threads: each reads all indices.
 template <class T, class Index>
 void add_rows_of(const AddRows<T, Index>& work) {
-  // At least two cache lines of a row to a thread, so that no line is shared and prefetching in pairs still helps.
-  constexpr int64_t kLeastColumns = 128 / sizeof(T);
-  constexpr int64_t kLeastWork = 32768;
-  if (work.n * work.width <= 2 * kLeastWork) {
+  constexpr int64_t line = 64 / sizeof(T);  // elements of a cache line; they are fetched in pairs
+  const int64_t tasks = min<int64_t>(num_threads(), work.n * work.width / kGrain);
+  if (tasks <= 1 || work.width < line / 2) {
     for (int64_t i = 0; i < work.n; ++i) work.add(i, 0, work.width);
-  } else if (work.width >= 2 * kLeastColumns) {
-    const int64_t enough = kLeastWork / work.n / kLeastColumns * kLeastColumns;
-    work.by_columns(enough > kLeastColumns ? enough : kLeastColumns);
+  } else if (work.width >= 2 * line * tasks) {
+    work.by_columns(ceil_div(work.width, 2 * line * tasks) * 2 * line);
   } else {
-    work.by_buckets();
+    work.by_rows(tasks);
   }
 }
 
