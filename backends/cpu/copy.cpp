@@ -1,11 +1,12 @@
 #include "reel/backends/cpu/convert.h"
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/move_run.h"
+#include "reel/backends/cpu/transpose.h"
 
 // Copies, by the layout of the two arrays once axes are sorted by y's strides and joined:
 //   no gaps         one memcpy per task
 //   rows            the inner axis is contiguous in both: a memcpy per row
-//   transposition   y is contiguous along one axis and x along another: square tiles, so that both sides use whole lines
+//   transposition   y is contiguous along one axis and x along another: tiles in registers, both sides in whole lines
 //   general         element by element
 // and conversions, row by row through buffers that make both sides contiguous.
 
@@ -13,7 +14,6 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
-constexpr int64_t kTile = 32;     // elements: a tile row is one or more cache lines
 constexpr int64_t kBuffer = 256;  // elements converted at a time
 
 /// The nest of x and y with the axes in the order in which they lie in y.
@@ -37,14 +37,6 @@ Nest<2> nest_in_order_of(const Array& x, const Array& y) {
   return collapse<2>(shape, {x_strides, y_strides});
 }
 
-/// y[r, c] = x[r, c] for a tile in which x is contiguous along r and y along c.
-template <class T>
-void transpose_tile(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t rows, int64_t cols) {
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < cols; ++c) y[r * y_stride + c] = x[c * x_stride + r];
-  }
-}
-
 /// The axis other than the inner one along which x is contiguous, if y is along the inner one and both are long; else -1.
 int transposed_axis(const Nest<2>& nest) {
   if (nest.inner_stride(1) != 1 || nest.inner_stride(0) == 0 || nest.inner() < 4) return -1;
@@ -64,23 +56,17 @@ void transpose(const T* x, T* y, const Nest<2>& nest, int axis) {
     outer.sizes[i] = nest.sizes[i + 1];
     for (int k = 0; k < 2; ++k) outer.strides[k][i] = nest.strides[k][i + 1];
   }
-  const int64_t strips = ceil_div(rows, kTile);  // of kTile rows each
-  const int64_t chunk = max<int64_t>(1, kGrain / (min(rows, kTile) * cols));
-  parallel_for(outer.rows() * strips, chunk, [&](int64_t begin, int64_t end) {
-    Cursor<2> cursor(outer, outer.rank - 1, begin / strips);
-    int64_t strip = begin % strips;
+  // Strips of y one line wide: x is read as that many streams, and every line of y is written whole.
+  const int64_t strip_rows = min(even_chunk(rows, 2048), rows), strip_cols = kTransposeTile<T>;
+  const int64_t down = ceil_div(rows, strip_rows), across = ceil_div(cols, strip_cols);
+  const int64_t chunk = max<int64_t>(1, kGrain / (strip_rows * strip_cols));
+  parallel_for(outer.rows() * down * across, chunk, [&](int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t r = strip * kTile;
-      const T* source = x + cursor.offsets[0] + r;
-      T* target = y + cursor.offsets[1] + r * y_stride;
-      for (int64_t c = 0; c < cols; c += kTile) {
-        transpose_tile(source + c * x_stride, x_stride, target + c, y_stride, min(kTile, rows - r),
-                       min(kTile, cols - c));
-      }
-      if (++strip == strips) {
-        strip = 0;
-        cursor.next();
-      }
+      const Cursor<2> cursor(outer, outer.rank - 1, unit / (down * across));
+      const int64_t row = unit / across % down * strip_rows, col = unit % across * strip_cols;
+      transpose_block(x + cursor.offsets[0] + row + col * x_stride, x_stride,
+                      y + cursor.offsets[1] + row * y_stride + col, y_stride, min(strip_rows, rows - row),
+                      min(strip_cols, cols - col));
     }
   });
 }

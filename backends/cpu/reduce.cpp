@@ -34,7 +34,7 @@ void order_of_axes(const Array& x, const int* axes, int count, Shape& shape, int
 void CpuOps::reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) {
   if (y.size == 0) return;
   const int last = x.rank() - 1;
-  if (y.size == 1 && x.contiguous && !which && x.size <= kGrain && x.size > 0 && (last < 0 || x.shape[last] > 1)) {
+  if (y.size == 1 && x.contiguous && !which && x.size <= kGrain && (x.size == 1 || (x.size > 1 && x.shape[last] > 1))) {
     reduce_row(op, x.dtype, x.data, x.size, y.data);
     return;
   }

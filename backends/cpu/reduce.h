@@ -80,6 +80,24 @@ REEL_INLINE decltype(auto) dispatch_reduction(ReduceOp op, DType dtype, F&& f) {
   });
 }
 
+/// Partial results on their way up the tree of leaves. Older operands stay on the left.
+template <class Op, class Partial>
+struct Tree {
+  Partial levels[56];  // up to 2^56 leaves
+  int64_t pushed = 0;
+  int top = 0;
+
+  REEL_INLINE void push(Partial value) {
+    for (int64_t merges = pushed++; merges & 1; merges >>= 1) value = Op::combine(levels[--top], value);
+    levels[top++] = value;
+  }
+  REEL_INLINE Partial total() {
+    Partial value = levels[--top];
+    while (top > 0) value = Op::combine(levels[--top], value);
+    return value;
+  }
+};
+
 /// One call of reduce, in terms of its two groups of axes. `count` > 0 elements make each of the `outputs` > 0 results.
 struct Reduction {
   ReduceOp op = ReduceOp::sum;

@@ -1,5 +1,6 @@
 #include "reel/backends/cpu/move_run.h"
 #include "reel/backends/cpu/reduce.h"
+#include "reel/backends/cpu/transpose.h"
 
 // Results side by side in memory: rows of x are combined element by element. A leaf is a group of 8 rows, read as 8 streams;
 // the tree of leaves keeps whole rows of a tile of columns, which stay in the cache.
@@ -9,6 +10,8 @@ namespace reel::cpu::REEL_CPU_ISA {
 namespace {
 
 constexpr int64_t kGroup = 8;           // rows in a leaf
+constexpr int64_t kGathered = 16;       // rows moved at once where columns are not side by side
+constexpr int64_t kBlock = 512;         // rows taken at once of a single column: 2^k groups
 constexpr int64_t kTile = 1024;         // columns at a time, about
 constexpr int64_t kTask = 16 * kGrain;  // elements of a large reduction that make a task
 
@@ -37,6 +40,38 @@ void combine_rows(void* older, const void* newer, int64_t width) {
   for (int64_t j = 0; j < width; ++j) y[j] = Op::combine(y[j], x[j]);
 }
 
+/// The tree of a single column without gaps, without tiles: y[0] of x[0 .. count - 1].
+template <class Op, class T>
+void combine_column(const void* from, int64_t count, void* to) {
+  const T* x = static_cast<const T*>(from);
+  Tree<Op, T> blocks;
+  int64_t i = 0;
+  for (; i + kBlock <= count; i += kBlock) {
+    T pairs[kBlock / 2];
+    const T* source = x + i;
+    for (int64_t half = kBlock / 2; half > 0; half /= 2) {
+#pragma omp simd
+      for (int64_t j = 0; j < half; ++j) pairs[j] = Op::combine(source[2 * j], source[2 * j + 1]);  // reads run ahead
+      source = pairs;
+    }
+    blocks.push(pairs[0]);
+  }
+  if (i < count) {
+    Tree<Op, T> groups;
+    for (; i < count; i += kGroup) {
+      T rows[kGroup];
+      for (int64_t k = 0; k < kGroup; ++k) rows[k] = i + k < count ? x[i + k] : Op::template identity<T>();
+      const void* pointers[kGroup];
+      for (int64_t k = 0; k < kGroup; ++k) pointers[k] = rows + k;
+      T group;
+      combine_group<Op, T, false>(pointers, &group, 1);
+      groups.push(group);
+    }
+    blocks.push(groups.total());
+  }
+  *static_cast<T*>(to) = blocks.total();
+}
+
 template <class T>
 void divide_row(void* to, int64_t divisor, int64_t width) {
   T* y = static_cast<T*>(to);
@@ -49,12 +84,18 @@ struct Kernels {
   void (*group)(const void* const* rows, void* y, int64_t width);
   void (*merge_group)(const void* const* rows, void* y, int64_t width);
   void (*merge)(void* older, const void* newer, int64_t width);
+  void (*column)(const void* x, int64_t count, void* y);
   void (*divide)(void* y, int64_t divisor, int64_t width);
 };
 
 Kernels kernels_of(ReduceOp op, DType dtype) {
   return dispatch_reduction(op, dtype, []<class Op, class T>() {
-    Kernels kernels = {0, combine_group<Op, T, false>, combine_group<Op, T, true>, combine_rows<Op, T>, divide_row<T>};
+    Kernels kernels = {0,
+                       combine_group<Op, T, false>,
+                       combine_group<Op, T, true>,
+                       combine_rows<Op, T>,
+                       combine_column<Op, T>,
+                       divide_row<T>};
     const T identity = Op::template identity<T>();
     __builtin_memcpy(&kernels.identity, &identity, sizeof identity);
     return kernels;
@@ -144,42 +185,64 @@ class Columns {
     const int64_t chunk = max<int64_t>(1, kGrain / (tile_ * min(r_.count, segment_)));
     parallel_for(outer_ * segments_ * tiles_, chunk, [=, this](int64_t begin, int64_t end) {
       const int64_t levels = RowTree::levels(ceil_div(min(r_.count, segment_), kGroup));
-      const int64_t gathered = stride_ == 1 ? 0 : kGroup;
+      const int64_t gathered = stride_ == 1 ? 0 : kGathered;
       Scratch scratch(static_cast<std::size_t>((levels + 1 + gathered) * tile_ * size_));
       char* nothing = scratch.as<char>() + levels * tile_ * size_;
       if (r_.count % kGroup != 0) move_run(&kernels_.identity, 0, nothing, 1, tile_, size_);
       for (int64_t unit = begin; unit < end; ++unit) {
         const int64_t tile = unit % tiles_, segment = unit / tiles_ % segments_, outer = unit / tiles_ / segments_;
         const int64_t column = tile * tile_, width = min(tile_, columns_ - column);
+        char* target = to + ((outer * segments_ + segment) * columns_ + column) * size_;
+        if (columns_ == 1 && r_.reduced.rank == 1 && r_.reduced.inner_stride(0) == 1) {
+          const int64_t first = segment * segment_;
+          kernels_.column(place(outer, 0) + first * size_, min(segment_, r_.count - first), target);
+          continue;
+        }
         RowTree tree(kernels_, scratch.as<char>(), width, size_);
         run_segment(outer, segment, column, width, tree, nothing);
-        __builtin_memcpy(to + ((outer * segments_ + segment) * columns_ + column) * size_, tree.total(),
-                         static_cast<std::size_t>(width * size_));
+        __builtin_memcpy(target, tree.total(), static_cast<std::size_t>(width * size_));
       }
     });
   }
 
   /// `nothing` is a row that changes nothing, for the last group, followed by room for rows that have to be gathered.
   void run_segment(int64_t outer, int64_t segment, int64_t column, int64_t width, RowTree& tree, char* nothing) const {
-    const Cursor<1> place(r_.kept, r_.kept.rank - 1, outer);
-    const char* x = static_cast<const char*>(r_.x) + (place.offsets[0] + column * stride_) * size_;
-    const int64_t end = min(r_.count, (segment + 1) * segment_);
-    Cursor<1> cursor(r_.reduced, r_.reduced.rank, segment * segment_);
-    for (int64_t i = segment * segment_; i < end; i += kGroup) {
-      const void* rows[kGroup];
-      for (int64_t k = 0; k < kGroup; ++k) {
-        rows[k] = nothing;
-        if (i + k >= end) continue;
-        rows[k] = x + cursor.offsets[0] * size_;
-        cursor.next();
-        if (stride_ != 1) {
-          char* gathered = nothing + (k + 1) * tile_ * size_;
-          move_run(rows[k], stride_, gathered, 1, width, size_);
-          rows[k] = gathered;
-        }
+    const char* x = place(outer, column);
+    const int64_t begin = segment * segment_, end = min(r_.count, begin + segment_);
+    const int64_t step = r_.reduced.inner_stride(0);
+    const bool one_axis = r_.reduced.rank == 1;
+    Cursor<1> cursor(r_.reduced, r_.reduced.rank, begin);
+    for (int64_t i = begin; i < end; i += kGathered) {
+      const int64_t count = min(kGathered, end - i);
+      const void* rows[kGathered];
+      for (int64_t k = 0; k < kGathered; ++k) rows[k] = nothing;
+      for (int64_t k = 0; k < count; ++k) {
+        rows[k] = x + (one_axis ? (i + k) * step : cursor.offsets[0]) * size_;
+        if (!one_axis) cursor.next();
       }
+      if (stride_ != 1) gather(rows, count, one_axis && step == 1, nothing + tile_ * size_, width);
       tree.push_group(rows);
+      if (count > kGroup) tree.push_group(rows + kGroup);
     }
+  }
+
+  /// Moves `count` rows to `to`, kGathered rows of tile_ columns without gaps.
+  void gather(const void** rows, int64_t count, bool rows_are_near, char* to, int64_t width) const {
+    if (rows_are_near) {
+      dispatch_bytes(static_cast<std::size_t>(size_), [&]<class Bytes>() {
+        transpose_block(static_cast<const Bytes*>(rows[0]), stride_, reinterpret_cast<Bytes*>(to), tile_, count, width);
+      });
+    }
+    for (int64_t k = 0; k < count; ++k) {
+      char* row = to + k * tile_ * size_;
+      if (!rows_are_near) move_run(rows[k], stride_, row, 1, width, size_);
+      rows[k] = row;
+    }
+  }
+
+  const char* place(int64_t outer, int64_t column) const {
+    const Cursor<1> cursor(r_.kept, r_.kept.rank - 1, outer);
+    return static_cast<const char*>(r_.x) + (cursor.offsets[0] + column * stride_) * size_;
   }
 
   void combine_segments(const char* partials) const {

@@ -1,5 +1,6 @@
 #include "reel/backends/cpu/move_run.h"
 #include "reel/backends/cpu/reduce.h"
+#include "reel/backends/cpu/transpose.h"
 
 // Results of consecutive elements. A leaf is 32 steps of 8 independent vectors; the partial results in the tree are vectors
 // too, whose lanes are combined once, at the end. Without gaps a leaf is read in place, else it is gathered first.
@@ -8,9 +9,9 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
-constexpr int kAccumulators = 8;
 constexpr int64_t kSegmentLeaves = 16;  // 2^k: a segment, which may be a task of its own, is a subtree
-constexpr int64_t kBlock = 16;          // rows gathered side by side: they may share cache lines
+constexpr int64_t kBlock = 32;          // rows gathered side by side: they may share cache lines
+constexpr int64_t kPad = 16;            // elements between gathered rows, lest they all fall into one set of the cache
 
 /// Room for the partial result of any op and dtype.
 struct alignas(64) Slot {
@@ -22,8 +23,19 @@ template <class Op, class T>
 struct Leaves {
   using Partial = Vec<T>;
   static constexpr int64_t kWidth = Vec<T>::width;
-  static constexpr int64_t kStep = kAccumulators * kWidth;
-  static constexpr int64_t kLeaf = 32 * kStep;
+  static constexpr int64_t kLeaf = 32 * 8 * kWidth;
+
+  /// kWidth times -0, then as often the identity. Added to lanes of which only the first are there, the others being 0, a
+  /// window of it changes none of the first and makes the others identities.
+  struct Window {
+    T values[2 * kWidth];
+    constexpr Window() : values() {
+      for (int64_t i = 0; i < kWidth; ++i) {
+        values[i] = T(-0.0);
+        values[kWidth + i] = Op::template identity<T>();
+      }
+    }
+  };
 
   /// The last `rest` < kWidth of n elements, other lanes without effect.
   REEL_INLINE static Vec<T> tail(const T* x, int64_t n, int64_t rest) {
@@ -31,34 +43,47 @@ struct Leaves {
       return Vec<T>::load(x + n - rest, Vec<T>::first(rest));
     } else {
       if (n >= kWidth) return Vec<T>::load(x + n - kWidth);  // what is seen twice does not change a max
-      alignas(64) T lanes[kWidth];
-      for (int64_t i = 0; i < kWidth; ++i) lanes[i] = Op::template identity<T>();
-      for (int64_t i = 0; i < rest; ++i) lanes[i] = x[i];
-      return Vec<T>::load(lanes);
+      alignas(64) static constexpr Window window{};
+      return Vec<T>::load(x, Vec<T>::first(rest)) + Vec<T>::load(window.values + kWidth - rest);
     }
   }
 
-  /// 0 < n <= kLeaf elements.
+  /// 0 < n <= kLeaf elements. Eight names, not an array: an array would live in memory.
   static Vec<T> leaf(const T* x, int64_t n) {
-    Vec<T> sums[kAccumulators];
-    for (auto& sum : sums) sum = Vec<T>::broadcast(Op::template identity<T>());
-    int64_t i = 0;
-    for (; i + kStep <= n; i += kStep) {
-      for (int k = 0; k < kAccumulators; ++k) sums[k] = Op::combine(sums[k], Vec<T>::load(x + i + k * kWidth));
+    using V = Vec<T>;
+    const V identity = V::broadcast(Op::template identity<T>());
+    V a = identity, b = a, c = a, d = a, e = a, f = a, g = a, h = a;
+    const T* const end = x + n;
+    const auto next = [&x] {
+      const V v = V::load(x);
+      x += kWidth;
+      return v;
+    };
+    while (end - x >= 8 * kWidth) {
+      a = Op::combine(a, next());
+      b = Op::combine(b, next());
+      c = Op::combine(c, next());
+      d = Op::combine(d, next());
+      e = Op::combine(e, next());
+      f = Op::combine(f, next());
+      g = Op::combine(g, next());
+      h = Op::combine(h, next());
     }
-    if (i < n) {
-#pragma GCC unroll 8
-      for (int k = 0; k < kAccumulators - 1; ++k) {
-        if (i + kWidth > n) break;
-        sums[k] = Op::combine(sums[k], Vec<T>::load(x + i));
-        i += kWidth;
-      }
-      if (i < n) sums[kAccumulators - 1] = Op::combine(sums[kAccumulators - 1], tail(x, n, n - i));
+    if (end - x >= 4 * kWidth) {
+      a = Op::combine(a, next());
+      b = Op::combine(b, next());
+      c = Op::combine(c, next());
+      d = Op::combine(d, next());
     }
-    for (int half = kAccumulators / 2; half > 0; half /= 2) {
-      for (int k = 0; k < half; ++k) sums[k] = Op::combine(sums[k], sums[k + half]);
+    if (end - x >= 2 * kWidth) {
+      e = Op::combine(e, next());
+      f = Op::combine(f, next());
     }
-    return sums[0];
+    if (end - x >= kWidth) g = Op::combine(g, next());
+    if (x < end) h = Op::combine(h, tail(end - n, n, end - x));
+    a = Op::combine(Op::combine(a, e), Op::combine(c, g));
+    b = Op::combine(Op::combine(b, f), Op::combine(d, h));
+    return Op::combine(a, b);
   }
 
   REEL_INLINE static T finish(Vec<T> partial) {
@@ -79,24 +104,6 @@ struct Leaves<Op, T> {
     return result;
   }
   REEL_INLINE static T finish(T partial) { return partial; }
-};
-
-/// Partial results on their way up the tree of leaves. Older operands stay on the left.
-template <class Op, class Partial>
-struct Tree {
-  Partial levels[56];  // up to 2^56 leaves
-  int64_t pushed = 0;
-  int top = 0;
-
-  REEL_INLINE void push(Partial value) {
-    for (int64_t merges = pushed++; merges & 1; merges >>= 1) value = Op::combine(levels[--top], value);
-    levels[top++] = value;
-  }
-  REEL_INLINE Partial total() {
-    Partial value = levels[--top];
-    while (top > 0) value = Op::combine(levels[--top], value);
-    return value;
-  }
 };
 
 /// What the loops below need to know of an op and a dtype.
@@ -209,17 +216,21 @@ class Rows {
   void gather_segment(int64_t first_row, int64_t segment, Slot* slots) const {
     const int64_t rows = min(kBlock, r_.outputs - first_row);
     const int64_t begin = segment * segment_, end = min(r_.count, begin + segment_);
+    const int64_t pitch = (min(kernels_.leaf, end - begin) + kPad) * size_;  // bytes from row to row of `elements`
     Scratch scratch(static_cast<std::size_t>(kBlock * kSegmentLeaves) * sizeof(Slot) +
-                    static_cast<std::size_t>(kernels_.leaf * size_));
+                    static_cast<std::size_t>(rows * pitch));
     Slot* leaves = scratch.as<Slot>();  // [rows, kSegmentLeaves]
-    char* elements = reinterpret_cast<char*>(leaves + kBlock * kSegmentLeaves);
+    char* elements = scratch.as<char>() + kBlock * kSegmentLeaves * static_cast<int64_t>(sizeof(Slot));
+    int64_t offsets[kBlock];
+    Cursor<1> cursor(r_.kept, r_.kept.rank, first_row);
+    for (int64_t row = 0; row < rows; ++row, cursor.next()) offsets[row] = cursor.offsets[0];
+
     int64_t count = 0;
     for (int64_t i = begin; i < end; i += kernels_.leaf, ++count) {
       const int64_t n = min(kernels_.leaf, end - i);
-      Cursor<1> cursor(r_.kept, r_.kept.rank, first_row);
-      for (int64_t row = 0; row < rows; ++row, cursor.next()) {
-        gather(cursor.offsets[0], i, n, elements);
-        kernels_.segment(elements, n, leaves + row * kSegmentLeaves + count);
+      gather(offsets, rows, i, n, elements, pitch);
+      for (int64_t row = 0; row < rows; ++row) {
+        kernels_.segment(elements + row * pitch, n, leaves + row * kSegmentLeaves + count);
       }
     }
     for (int64_t row = 0; row < rows; ++row) {
@@ -227,14 +238,27 @@ class Rows {
     }
   }
 
-  /// Elements [first, first + n) of the row that starts at `offset`.
-  void gather(int64_t offset, int64_t first, int64_t n, char* elements) const {
+  /// Elements [first, first + n) of the rows that start at `offsets`, in the order in which they lie.
+  void gather(const int64_t* offsets, int64_t rows, int64_t first, int64_t n, char* elements, int64_t pitch) const {
     const int64_t inner = r_.reduced.inner(), stride = r_.reduced.inner_stride(0);
+    const bool rows_are_near = rows > 1 && stride != 1 && offsets[rows - 1] - offsets[0] == rows - 1 &&
+                               r_.kept.inner_stride(0) == 1;  // rows of one line, side by side
     Cursor<1> cursor(r_.reduced, r_.reduced.rank - 1, first / inner);
     int64_t skipped = first % inner;
     for (int64_t done = 0; done < n; cursor.next()) {
       const int64_t count = min(inner - skipped, n - done);
-      move_run(at(offset + cursor.offsets[0] + skipped * stride), stride, elements + done * size_, 1, count, size_);
+      const char* from = at(cursor.offsets[0] + skipped * stride);
+      char* to = elements + done * size_;
+      if (rows_are_near) {
+        dispatch_bytes(static_cast<std::size_t>(size_), [&]<class Bytes>() {
+          transpose_block(reinterpret_cast<const Bytes*>(from) + offsets[0], stride, reinterpret_cast<Bytes*>(to),
+                          pitch / size_, rows, count);
+        });
+      } else {
+        for (int64_t row = 0; row < rows; ++row) {
+          move_run(from + offsets[row] * size_, stride, to + row * pitch, 1, count, size_);
+        }
+      }
       done += count;
       skipped = 0;
     }
