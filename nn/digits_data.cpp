@@ -1,6 +1,7 @@
 #include "reel/nn/digits_data.h"
 
 #include <array>
+#include <cstddef>
 
 namespace reel::nn::digits {
 namespace {
@@ -13,7 +14,7 @@ constexpr int kImageChars = 1 + 2 * ((kPixels + 2) / 3);  // the digit, then a p
 constexpr char kEncoded[] =
 #include "reel/nn/digits_data.inc"
     ;
-static_assert(sizeof kEncoded - 1 == kImages * kImageChars);
+static_assert(sizeof kEncoded - 1 == std::size_t{kImages} * kImageChars);
 
 Images decode() {
   std::array<std::uint8_t, 128> value{};

@@ -25,7 +25,7 @@ std::vector<std::uint32_t> sorted_indices(const std::vector<Entry>& entries, Bef
 
 // Sorted by name. Throws FileError if a name is there twice.
 std::vector<std::uint32_t> indices_by_name(const std::vector<Entry>& entries) {
-  const auto indices = sorted_indices(entries, [](auto& a, auto& b) { return a.name < b.name; });
+  auto indices = sorted_indices(entries, [](auto& a, auto& b) { return a.name < b.name; });
   for (std::size_t i = 1; i < indices.size(); ++i)
     if (entries[indices[i]].name == entries[indices[i - 1]].name)
       throw FileError("each tensor needs a name of its own, got " + shown(entries[indices[i]].name) + " twice");
@@ -34,7 +34,7 @@ std::vector<std::uint32_t> indices_by_name(const std::vector<Entry>& entries) {
 
 // Lays the tensors out one after another, large elements first, and returns them in that order.
 std::vector<std::uint32_t> assign_ranges(std::vector<Entry>& entries) {
-  const auto order = sorted_indices(entries, [](auto& a, auto& b) { return size_of(a.dtype) > size_of(b.dtype); });
+  auto order = sorted_indices(entries, [](auto& a, auto& b) { return size_of(a.dtype) > size_of(b.dtype); });
   std::uint64_t offset = 0;
   for (const std::uint32_t i : order) {
     Entry& entry = entries[i];
@@ -86,6 +86,7 @@ void check_layout(const std::vector<Entry>& entries, std::uint64_t data_bytes) {
 void write(const std::string& path, const std::vector<Source>& tensors, const Metadata& metadata,
            SourceLocation where) {
   std::vector<Entry> entries;
+  entries.reserve(tensors.size());
   for (const Source& tensor : tensors) entries.push_back({tensor.name, tensor.dtype, tensor.shape});
   std::vector<std::uint32_t> order;
   std::string header;

@@ -69,7 +69,7 @@ namespace schedule {
 
 Schedule constant(double rate) { return rate; }
 
-Schedule constant_then(double rate, std::int64_t steps, Schedule after, SourceLocation where) {
+Schedule constant_then(double rate, std::int64_t steps, const Schedule& after, SourceLocation where) {
   require(steps >= 0, "constant_then", "steps >= 0", where);
   const auto rate_at = [=](std::int64_t t) { return t < steps ? rate : after(t - steps); };
   return {rate_at, after.plateaus()};
@@ -125,10 +125,13 @@ Schedule cosine(double max_rate, std::int64_t steps, double min_rate, SourceLoca
 
 Schedule step(double rate, std::int64_t every, double factor, SourceLocation where) {
   require(every >= 1 && factor > 0, "step", "every >= 1 and factor > 0", where);
-  return [=](std::int64_t t) { return rate * std::pow(factor, double(t / every)); };
+  return [=](std::int64_t t) {
+    const std::int64_t drops = t / every;
+    return rate * std::pow(factor, double(drops));
+  };
 }
 
-Schedule plateau(Schedule inner, int patience, double factor, SourceLocation where) {
+Schedule plateau(const Schedule& inner, int patience, double factor, SourceLocation where) {
   require(patience >= 1 && factor > 0, "plateau", "patience >= 1 and factor > 0", where);
   const auto seen = std::make_shared<detail::Plateau>(
       detail::Plateau{.patience = patience, .best = -std::numeric_limits<double>::infinity()});

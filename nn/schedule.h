@@ -68,7 +68,7 @@ namespace schedule {
 REEL_API Schedule constant(double rate);
 
 /// `rate` for `steps` steps, then what `after` gives, which starts at its own step 0. steps >= 0.
-REEL_API Schedule constant_then(double rate, std::int64_t steps, Schedule after,
+REEL_API Schedule constant_then(double rate, std::int64_t steps, const Schedule& after,
                                 SourceLocation where = SourceLocation::current());
 
 /// rate / (1 + decay t). decay >= 0.
@@ -104,7 +104,7 @@ REEL_API Schedule step(double rate, std::int64_t every, double factor = 0.1,
 
 /// What `inner` gives, times `factor` for each time that `patience` calls of observe() in a row brought no score better
 /// than the best so far; a NaN is no better. patience >= 1, factor > 0.
-REEL_API Schedule plateau(Schedule inner, int patience, double factor = 0.1,
+REEL_API Schedule plateau(const Schedule& inner, int patience, double factor = 0.1,
                           SourceLocation where = SourceLocation::current());
 
 }  // namespace schedule
