@@ -8,10 +8,6 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 /// x, or with the saved output y of a relu: 0 where y <= 0, so that NaN counts as positive.
 template <class T>
-REEL_INLINE T relu_masked(T x, const T* y) {
-  return y != nullptr && *y <= 0 ? T(0) : x;
-}
-template <class T>
 REEL_INLINE Vec<T> relu_masked(Vec<T> x, Vec<T> y) {
   return {y.raw <= Vec<T>::zero().raw ? Vec<T>::zero().raw : x.raw};
 }
@@ -77,14 +73,14 @@ struct BlockOrigin {
 };
 
 /// One run of `length` positions along the last axis, the first of which is input element `start` of the row x (and of y,
-/// for the relu mask, or null). Zeros of the padding are written unless `zeroed` says that they are there already. May
+/// for the relu mask, or null: only with stride 1 and zero padding, as the gradient of an input has them). Zeros of the padding are written unless `zeroed` says that they are there already. May
 /// write up to a vector of zeros beyond the run.
 template <class T>
 REEL_INLINE void pack_run(const T* x, const T* y, const ConvAxis& axis, int64_t start, int64_t length, PaddingMode mode,
                           bool zeroed, T* to) {
   const auto gather = [&](int64_t q) {
     const int64_t i = padded_index(start + q * axis.stride, axis.input, mode);
-    to[q] = i < 0 ? T(0) : relu_masked(x[i], y ? y + i : y);
+    to[q] = i < 0 ? T(0) : x[i];
   };
   if (axis.stride != 1) {
     for (int64_t q = 0; q < length; ++q) gather(q);
