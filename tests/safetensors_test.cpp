@@ -52,7 +52,10 @@ class Safetensors : public testing::Test {
     std::memcpy(bytes.data(), &length, 8);
     put_bytes(bytes + header + std::string(data_bytes, '\1'));
   }
-  void put_bytes(const std::string& bytes) { std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes; }
+  void put_bytes(const std::string& bytes) {
+    fs::remove(path_);  // some file systems wait for the disk when a file is truncated and written again
+    std::ofstream(path_, std::ios::binary) << bytes;
+  }
 
   std::string bytes_of_file() const {
     std::ifstream file(path_, std::ios::binary);
