@@ -12,24 +12,16 @@ constexpr int64_t kLossGrain = kGrain / 4;
 REEL_INLINE int64_t rows_per_chunk(int64_t cols) { return max<int64_t>(1, kLossGrain / max<int64_t>(cols, 8)); }
 
 /// loss = (max - x[target]) + log sum exp(x - max): both terms are small where the loss is, however large the logits are.
-/// The logarithms of as many rows as a vector has lanes are taken at once.
 template <class T, class Index>
 void loss_rows(const T* x, int64_t rows, int64_t cols, const Index* target, int64_t ignore, T* loss, T* lse) {
-  constexpr int64_t group = Vec<T>::width;
-  for (int64_t first = 0; first < rows; first += group) {
-    const int64_t last = min(first + group, rows);
-    alignas(kVectorBytes) T shifts[group], sums[group];
-    for (int64_t k = 0; k < group; ++k) sums[k] = 1;
-    for (int64_t r = first; r < last; ++r) {
-      const RowSum<T> row = sum_exp_row(x + r * cols, cols, T(1));
-      shifts[r - first] = row.shift;
-      sums[r - first] = row.sum;
-    }
-    log(Vec<T>::load(sums)).store(sums);  // -infinity if all entries of the row are
-    for (int64_t r = first; r < last; ++r) {
-      const T shift = shifts[r - first], log_sum = sums[r - first];
-      lse[r] = shift + log_sum;
-      loss[r] = target[r] == ignore ? T(0) : (shift - x[r * cols + target[r]]) + log_sum;
+  for (int64_t first = 0; first < rows; first += kLogRows<T>) {
+    const int64_t count = min(kLogRows<T>, rows - first);
+    T shifts[kLogRows<T>], log_sums[kLogRows<T>];  // log sum: -infinity if all entries of the row are
+    log_sum_exp_rows(x + first * cols, count, cols, T(1), shifts, log_sums);
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t r = first + k;
+      lse[r] = shifts[k] + log_sums[k];
+      loss[r] = target[r] == ignore ? T(0) : (shifts[k] - x[r * cols + target[r]]) + log_sums[k];
     }
   }
 }

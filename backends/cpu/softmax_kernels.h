@@ -22,12 +22,6 @@ REEL_INLINE T inverse_or_zero(T sum) {
   return sum == T(0) ? T(0) : T(1) / sum;
 }
 
-/// log sum, or 0 where the sum is 0: then every x - shift is -infinity already.
-template <class T>
-REEL_INLINE T log_or_zero(T sum) {
-  return sum == T(0) ? T(0) : scalar::log(sum);
-}
-
 /// While this row keeps the arithmetic busy, the row after it comes from memory.
 template <class T>
 REEL_INLINE void prefetch_next_row(const T* p, int64_t n) {
@@ -87,13 +81,33 @@ REEL_INLINE void softmax_row(const T* x, T* y, int64_t n, T rate) {
   for_each_vector<T>(0, n, [=](auto lanes, int64_t i) { lanes.store(y + i, lanes.load(y + i) * scale); });
 }
 
+/// y = (x - shift) rate - log_sum
+template <class T>
+REEL_INLINE void log_softmax_row(const T* x, T* y, int64_t n, T rate, T shift, T log_sum) {
+  const Vec<T> vshift = Vec<T>::broadcast(shift), vrate = Vec<T>::broadcast(rate), vlog = Vec<T>::broadcast(log_sum);
+  for_each_vector<T>(0, n,
+                     [=](auto lanes, int64_t i) { lanes.store(y + i, (lanes.load(x + i) - vshift) * vrate - vlog); });
+}
 template <class T>
 REEL_INLINE void log_softmax_row(const T* x, T* y, int64_t n, T rate) {
   const RowSum<T> row = sum_exp_row(x, n, rate);
-  const Vec<T> shift = Vec<T>::broadcast(row.shift), vrate = Vec<T>::broadcast(rate);
-  const Vec<T> log_sum = Vec<T>::broadcast(log_or_zero(row.sum));
-  for_each_vector<T>(0, n,
-                     [=](auto lanes, int64_t i) { lanes.store(y + i, (lanes.load(x + i) - shift) * vrate - log_sum); });
+  log_softmax_row(x, y, n, rate, row.shift, row.sum == T(0) ? T(0) : scalar::log(row.sum));
+}
+
+/// The shift and the logarithm of the sum of up to kLogRows rows: their logarithms are taken at once.
+template <class T>
+inline constexpr int64_t kLogRows = Vec<T>::width;
+
+template <class T>
+REEL_INLINE void log_sum_exp_rows(const T* x, int64_t rows, int64_t n, T rate, T* shifts, T* log_sums) {
+  alignas(kVectorBytes) T sums[kLogRows<T>];
+  for (int64_t r = 0; r < kLogRows<T>; ++r) sums[r] = 1;
+  for (int64_t r = 0; r < rows; ++r) {
+    const RowSum<T> row = sum_exp_row(x + r * n, n, rate);
+    shifts[r] = row.shift;
+    sums[r] = row.sum;
+  }
+  log(Vec<T>::load(sums)).store(log_sums);
 }
 
 /// dx = y (dy - sum(y dy)) rate
