@@ -1,0 +1,78 @@
+#include "reel/tests/ops/op_case.h"
+
+#include "reel/core/scalar/philox.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/create.h"
+
+namespace reel::test {
+
+Extent extent_of(Size size) {
+  switch (size) {
+    case Size::small:
+      return {3, 4};
+    case Size::odd:
+      return {33, 31};
+    case Size::empty:
+      return {0, 4};
+    case Size::one:
+      return {1, 1};
+    case Size::large:
+      break;
+  }
+  return {1025, 129};
+}
+
+std::uint64_t Maker::next() {
+  const scalar::PhiloxBlock block = scalar::philox(seed_, 77, 0);
+  seed_ = std::uint64_t{block.lane[0]} << 32 | block.lane[1];
+  return seed_;
+}
+
+Tensor Maker::uniform(const Shape& shape, double low, double high) {
+  Generator generator(next());
+  const Tensor unit = rand(shape, generator, {.dtype = f32});  // f32's numbers, so that both dtypes see the same
+  Tensor x = cast(unit, f64);
+  for (double& value : x.mutable_data<double>()) value = static_cast<float>(low + (high - low) * value);
+  return cast(x, dtype_);
+}
+
+Tensor Maker::distinct(const Shape& shape) {
+  Generator generator(next());
+  const Tensor order = permutation(shape.size(), generator);
+  std::vector<double> values;
+  for (const std::int64_t i : order.to_vector<std::int64_t>())
+    values.push_back(0.0625 * (static_cast<double>(i) + 0.5) - 1.25);
+  return cast(from_vector(values, shape), dtype_);
+}
+
+Tensor Maker::index(const Shape& shape, std::int64_t limit) {
+  Generator generator(next());
+  std::vector<std::int64_t> values(static_cast<std::size_t>(shape.size()));
+  for (std::int64_t& value : values) value = generator.below(limit);
+  return from_vector(values, shape);
+}
+
+std::vector<std::int64_t> Maker::lengths(std::int64_t total) {
+  Generator generator(next());
+  std::vector<std::int64_t> result{0};
+  while (total > 0) {
+    const std::int64_t length = std::min(total, generator.below(9));
+    result.push_back(length);
+    total -= length;
+  }
+  result.push_back(0);
+  return result;
+}
+
+const std::vector<OpCase>& op_cases() {
+  static const std::vector<OpCase> all = [] {
+    std::vector<OpCase> rows;
+    for (const auto& part : {arithmetic_cases(), unary_cases(), reduce_cases(), product_cases(), softmax_cases(),
+                             shape_cases(), ragged_cases()})
+      rows.insert(rows.end(), part.begin(), part.end());
+    return rows;
+  }();
+  return all;
+}
+
+}  // namespace reel::test

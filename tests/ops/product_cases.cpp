@@ -1,0 +1,244 @@
+#include <algorithm>
+
+#include "reel/ops/conv.h"
+#include "reel/ops/create.h"
+#include "reel/ops/matmul.h"
+#include "reel/tests/ops/reference.h"
+
+namespace reel::test {
+
+namespace {
+
+Ref multiplied(const Ref& a, const Ref& b) {
+  const int ra = a.shape.rank(), rb = b.shape.rank();
+  const std::int64_t m = a.shape[ra - 2], k = a.shape[ra - 1], n = b.shape[rb - 1];
+  Shape shape = broadcast_shape(Shape::of(a.shape.begin(), ra - 2), Shape::of(b.shape.begin(), rb - 2));
+  shape.push_back(m);
+  shape.push_back(n);
+  return filled(shape, [&](const std::vector<std::int64_t>& i) {
+    std::vector<std::int64_t> at_a = i, at_b = i;
+    double total = 0;
+    for (std::int64_t p = 0; p < k; ++p) {
+      at_a.back() = p;
+      at_b[at_b.size() - 2] = p;
+      std::vector<std::int64_t> own_a(at_a.end() - ra, at_a.end()), own_b(at_b.end() - rb, at_b.end());
+      for (int d = 0; d < ra - 2; ++d)
+        if (a.shape[d] == 1) own_a[static_cast<std::size_t>(d)] = 0;
+      for (int d = 0; d < rb - 2; ++d)
+        if (b.shape[d] == 1) own_b[static_cast<std::size_t>(d)] = 0;
+      total += at(a, own_a) * at(b, own_b);
+    }
+    return total;
+  });
+}
+
+OpCase matmul_row(const std::string& variant, std::function<std::pair<Shape, Shape>(Extent)> shapes) {
+  return {.name = "matmul" + variant,
+          .inputs =
+              [shapes](Maker& make, Size size) {
+                const auto [a, b] = shapes(extent_of(size));
+                const Tensor left = make.uniform(a, -1, 1);
+                return Tensors{left, make.uniform(b, -1, 1)};
+              },
+          .call = [](const Tensors& in) { return matmul(in[0], in[1]); },
+          .reference = [](const std::vector<Ref>& in) { return multiplied(in[0], in[1]); },
+          .differentiable = {0, 1},
+          .tolerance = 100,
+          .rows_alone = variant == "" || variant == "/folded"};
+}
+
+OpCase vector_row() {
+  OpCase row = matmul_row("/vector", {});
+  row.inputs = [](Maker& make, Size size) {
+    const Extent n = extent_of(size);
+    const Tensor a = make.uniform({n.rows, n.cols}, -1, 1);
+    return Tensors{a, make.uniform({n.cols}, -1, 1)};
+  };
+  row.reference = [](const std::vector<Ref>& in) {
+    Ref column = in[1];
+    column.shape.push_back(1);
+    Ref y = multiplied(in[0], column);
+    y.shape.pop_back();
+    return y;
+  };
+  return row;
+}
+
+OpCase linear_row(bool bias, bool relu) {
+  return {.name = std::string("linear") + (bias ? "" : "/no_bias") + (relu ? "/relu" : ""),
+          .inputs =
+              [bias](Maker& make, Size size) {
+                const Extent n = extent_of(size);
+                Tensors in;
+                in.push_back(make.uniform({n.rows, n.cols}, -1, 1));
+                in.push_back(make.uniform({7, n.cols}, -1, 1));
+                if (bias) in.push_back(make.uniform({7}, 3, 4));  // away from the kink of relu
+                return in;
+              },
+          .call =
+              [bias, relu](const Tensors& in) {
+                return linear(in[0], in[1], bias ? in[2] : Tensor(), relu ? Epilogue::relu : Epilogue::none);
+              },
+          .reference =
+              [bias, relu](const std::vector<Ref>& in) {
+                return filled({in[0].shape[0], 7}, [&](const auto& i) {
+                  double y = bias ? at(in[2], {i[1]}) : 0;
+                  for (std::int64_t p = 0; p < in[0].shape[1]; ++p) y += at(in[0], {i[0], p}) * at(in[1], {i[1], p});
+                  return relu ? std::max(y, 0.0) : y;
+                });
+              },
+          .differentiable = bias ? std::vector<int>{0, 1, 2} : std::vector<int>{0, 1},
+          .tolerance = 100,
+          .rows_alone = true,
+          .bad = {{[] {
+                     linear(ones({2, 3}), ones({4, 5}));
+                   },
+                   {"linear", "x must have shape [..., 5]", "[2, 3]", "cases.cpp"}},
+                  {[] {
+                     linear(ones({2, 3}), ones({3}));
+                   },
+                   {"linear", "weight must have shape [out, in], got [3]"}},
+                  {[] {
+                     linear(ones({2, 3}), ones({4, 3}), ones({3}));
+                   },
+                   {"linear", "bias must have shape [4], got [3]"}},
+                  {[] {
+                     linear(ones({2, 3}), ones({4, 3}, {.dtype = f64}));
+                   },
+                   {"linear", "weight must be f32 like x, got f64"}}}};
+}
+
+struct ConvForm {
+  std::string variant;
+  Conv2dOptions options;
+  std::int64_t in, out, kh, kw;
+};
+
+std::int64_t mirrored(std::int64_t i, std::int64_t n) { return i < 0 ? -i - 1 : i >= n ? 2 * n - 1 - i : i; }
+
+// From the definition.
+Ref convolved(const Ref& x, const Ref& w, const Ref& b, const Conv2dOptions& o, bool relu) {
+  std::int64_t out[2];
+  for (int d = 0; d < 2; ++d)
+    out[d] = (x.shape[2 + d] + 2 * o.padding[d] - o.dilation[d] * (w.shape[2 + d] - 1) - 1) / o.stride[d] + 1;
+  const std::int64_t per_group = w.shape[0] / o.groups;
+  return filled({x.shape[0], w.shape[0], out[0], out[1]}, [&](const auto& i) {
+    double y = at(b, {i[1]});
+    for (std::int64_t c = 0; c < w.shape[1]; ++c)
+      for (std::int64_t r = 0; r < w.shape[2]; ++r)
+        for (std::int64_t s = 0; s < w.shape[3]; ++s) {
+          std::int64_t row = i[2] * o.stride[0] + r * o.dilation[0] - o.padding[0];
+          std::int64_t col = i[3] * o.stride[1] + s * o.dilation[1] - o.padding[1];
+          if (o.mode == PaddingMode::symmetric) {
+            row = mirrored(row, x.shape[2]);
+            col = mirrored(col, x.shape[3]);
+          }
+          if (row < 0 || row >= x.shape[2] || col < 0 || col >= x.shape[3]) continue;
+          y += at(x, {i[0], i[1] / per_group * w.shape[1] + c, row, col}) * at(w, {i[1], c, r, s});
+        }
+    return relu ? std::max(y, 0.0) : y;
+  });
+}
+
+OpCase conv_row(const ConvForm& form, bool relu) {
+  return {.name = std::string(relu ? "conv2d_relu" : "conv2d") + form.variant,
+          .inputs =
+              [form](Maker& make, Size size) {
+                const std::int64_t n = size == Size::empty ? 0 : size == Size::one ? 1 : size == Size::large ? 5 : 2;
+                const std::int64_t side = size == Size::large ? 40 : size == Size::odd ? 17 : size == Size::one ? 5 : 6;
+                Tensors in;
+                in.push_back(make.uniform({n, form.in, side, side + 1}, -1, 1));
+                in.push_back(make.uniform({form.out, form.in / form.options.groups, form.kh, form.kw}, -0.2, 0.2));
+                in.push_back(make.uniform({form.out}, 0.6, 0.9));
+                return in;
+              },
+          .call =
+              [form, relu](const Tensors& in) {
+                return relu ? conv2d_relu(in[0], in[1], in[2], form.options)
+                            : conv2d(in[0], in[1], in[2], form.options);
+              },
+          .reference =
+              [form, relu](const std::vector<Ref>& in) { return convolved(in[0], in[1], in[2], form.options, relu); },
+          .differentiable = {0, 1, 2},
+          .tolerance = 100,
+          .rows_alone = true};
+}
+
+}  // namespace
+
+std::vector<OpCase> product_cases() {
+  using Pair = std::pair<Shape, Shape>;
+  std::vector<OpCase> rows;
+  rows.push_back(matmul_row("", [](Extent n) { return Pair{{n.rows, n.cols}, {n.cols, 5}}; }));
+  rows.back().bad = {
+      {[] {
+         matmul(ones({2, 3}), ones({4, 5}));
+       },
+       {"matmul", "[2, 3]", "[4, 5]", "cases.cpp"}},
+      {[] {
+         matmul(ones({2, 2, 3}), ones({3, 3, 5}));
+       },
+       {"matmul", "broadcast", "[2]", "[3]"}},
+      {[] {
+         matmul(full({}, 1), ones({1, 1}));
+       },
+       {"matmul", "at least one axis"}},
+      {[] { matmul(arange(3), arange(3)); }, {"matmul", "a must be f32 or f64, got i64"}},
+      {[] { matmul(ones({3}), ones({3}, {.dtype = f64})); }, {"matmul", "b must be f32 like a, got f64"}}};
+  rows.push_back(matmul_row("/inner", [](Extent n) { return Pair{{3, n.rows}, {n.rows, n.cols}}; }));
+  rows.push_back(matmul_row("/batched", [](Extent n) { return Pair{{n.rows, 3, 4}, {n.rows, 4, 2}}; }));
+  rows.push_back(matmul_row("/broadcast", [](Extent n) { return Pair{{n.rows, 1, 3, 4}, {2, 4, 2}}; }));
+  rows.push_back(matmul_row("/folded", [](Extent n) { return Pair{{n.rows, 3, 4}, {4, 2}}; }));
+  rows.push_back(vector_row());
+  rows.push_back(linear_row(true, false));
+  rows.push_back(linear_row(false, false));
+  rows.push_back(linear_row(true, true));
+  const std::vector<ConvForm> forms = {
+      {"", {.padding = {1, 1}}, 1, 2, 3, 3},
+      {"/valid", {}, 2, 3, 3, 3},
+      {"/dilated", {.padding = {2, 2}, .dilation = {2, 2}}, 2, 2, 3, 3},
+      {"/symmetric", {.padding = {2, 2}, .dilation = {2, 2}, .mode = PaddingMode::symmetric}, 2, 2, 3, 3},
+      {"/strided", {.stride = {2, 3}, .padding = {1, 0}}, 2, 3, 2, 3},
+      {"/pointwise", {}, 3, 4, 1, 1},
+      {"/groups", {.padding = {1, 1}, .groups = 2}, 4, 6, 3, 3},
+      {"/wide", {.padding = {0, 2}}, 2, 2, 1, 5},
+      {"/channels", {.padding = {1, 1}}, 16, 17, 3, 3}};
+  for (const bool relu : {true, false})
+    for (const ConvForm& form : forms) rows.push_back(conv_row(form, relu));
+  const auto bad = [](Tensor (*op)(const Tensor&, const Tensor&, const Tensor&, const Conv2dOptions&, SourceLocation),
+                      const std::string& name) -> std::vector<BadCall> {
+    const SourceLocation here = SourceLocation::current();
+    return {
+        {[=] {
+           op(ones({3, 5, 5}), ones({1, 1, 3, 3}), {}, {}, here);
+         },
+         {name, "x must have shape [n, in, h, w]", "cases.cpp"}},
+        {[=] {
+           op(ones({1, 2, 5, 5}), ones({1, 1, 3, 3}), {}, {}, here);
+         },
+         {name, "weight must have shape [out, 2, kh, kw]"}},
+        {[=] {
+           op(ones({1, 1, 2, 2}), ones({1, 1, 3, 3}), {}, {}, here);
+         },
+         {name, "the kernel must fit", "3 pixels over 2"}},
+        {[=] {
+           op(ones({1, 1, 5, 5}), ones({1, 1, 3, 3}), {}, {.stride = {0, 1}}, here);
+         },
+         {name, "at least 1"}},
+        {[=] {
+           op(ones({1, 3, 5, 5}), ones({2, 1, 3, 3}), {}, {.groups = 2}, here);
+         },
+         {name, "groups must divide", "got 2"}},
+        {[=] {
+           op(ones({1, 1, 2, 5}), ones({1, 1, 3, 3}), {}, {.padding = {3, 0}, .mode = PaddingMode::symmetric}, here);
+         },
+         {name, "symmetric padding must not exceed"}}};
+  };
+  for (OpCase& row : rows) {
+    if (row.name == "conv2d") row.bad = bad(conv2d, "conv2d");
+    if (row.name == "conv2d_relu") row.bad = bad(conv2d_relu, "conv2d_relu");
+  }
+  return rows;
+}
+
+}  // namespace reel::test
