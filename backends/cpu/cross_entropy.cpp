@@ -2,7 +2,7 @@
 // Probabilities are never stored.
 
 #include "reel/backends/cpu/cpu_ops.h"
-#include "reel/backends/cpu/softmax_kernels.h"
+#include "reel/backends/cpu/softmax_rows.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
@@ -31,7 +31,7 @@ void loss_rows(const T* x, int64_t rows, int64_t cols, const Index* target, int6
 /// lse is rounded, and where it is large its error is that of every exponent. As the error is the same for the whole row,
 /// dividing by the sum of the exponentials removes it; below 8 it is at most 4 ULP and that pass is saved.
 template <class T>
-REEL_INLINE void gradient_row(const T* x, int64_t cols, int64_t target, T lse, T grad, T* dx) {
+__attribute__((noinline)) void gradient_row(const T* x, int64_t cols, int64_t target, T lse, T grad, T* dx) {
   const auto exponential = [=](Vec<T> v) __attribute__((always_inline)) {
     return exp_negative(v - Vec<T>::broadcast(lse));
   };

@@ -161,13 +161,6 @@ struct Reduction {
   }
 };
 
-/// Rows of the pieces of a long segment: whole nodes of the tree of sums, large enough for a task.
-REEL_INLINE int64_t piece_rows(int64_t width) {
-  int64_t rows = kLeafRows;
-  while (rows * width < 2 * kGrain) rows *= 2;
-  return rows;
-}
-
 /// One segment of several pieces: all pieces in parallel, then joined pairwise in place, in the order of the sum's tree.
 template <class T>
 void reduce_long_segment(const Reduction<T>& reduction, const T* x, int64_t rows, T* y, int64_t* which) {
@@ -183,12 +176,9 @@ void reduce_long_segment(const Reduction<T>& reduction, const T* x, int64_t rows
                     numbers + i * width);
     }
   });
-  for (int64_t step = 1; step < pieces; step *= 2) {
-    for (int64_t i = 0; i + step < pieces; i += 2 * step) {
-      reduction.join(values + i * width, numbers + i * width, values + (i + step) * width,
-                     numbers + (i + step) * width);
-    }
-  }
+  join_pairwise(pieces, [&](int64_t i, int64_t later) {
+    reduction.join(values + i * width, numbers + i * width, values + later * width, numbers + later * width);
+  });
   for (int64_t j = 0; j < width; ++j) {
     y[j] = values[j];
     if (reduction.wants_which) which[j] = numbers[j];
@@ -204,7 +194,7 @@ void CpuOps::segment_reduce(ReduceOp op, const Array& x, const Segments& segment
   dispatch_floating(x.dtype, [&]<class T>() {
     const Reduction<T> reduction{op, width, which != nullptr};
     const auto number = [&](int64_t s) { return which != nullptr ? row_of<int64_t>(*which, s) : nullptr; };
-    const int64_t longest = 2 * piece_rows(width);  // that one task does alone
+    const int64_t longest = longest_alone(width);
     for_each_segment(segments, width, kGrain, [&](int64_t s, int64_t begin, int64_t end) {
       const int64_t first = segments.offsets[s], rows = segments.offsets[s + 1] - first;
       if (rows > longest) return;

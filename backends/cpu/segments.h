@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/vector_loops.h"
 #include "reel/core/ops.h"
 
 /// How work on segments is cut. Cuts follow from the offsets and the width alone and never show in the result.
@@ -68,6 +69,26 @@ REEL_INLINE void for_each_row_run(const Segments& segments, int64_t width, int64
       begin = last;
     }
   });
+}
+
+// --- long segments -----------------------------------------------------------------------------------------------------
+
+/// Rows of the pieces of a long segment: whole nodes of the tree of `pairwise` sums, large enough for a task.
+REEL_INLINE int64_t piece_rows(int64_t width) {
+  int64_t rows = kLeafRows;
+  while (rows * width < 2 * kGrain) rows *= 2;
+  return rows;
+}
+
+/// The rows of the longest segment that one task does alone.
+REEL_INLINE int64_t longest_alone(int64_t width) { return 2 * piece_rows(width); }
+
+/// join(i, later) for all pieces, in the order of `pairwise`: what is left is in piece 0.
+template <class F>
+REEL_INLINE void join_pairwise(int64_t pieces, F join) {
+  for (int64_t step = 1; step < pieces; step *= 2) {
+    for (int64_t i = 0; i + step < pieces; i += 2 * step) join(i, i + step);
+  }
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

@@ -1,7 +1,8 @@
 // Softmax over one axis. x is [outer, n, inner]: along rows where inner is 1, else down the columns of each [n, inner] block.
 
 #include "reel/backends/cpu/cpu_ops.h"
-#include "reel/backends/cpu/softmax_kernels.h"
+#include "reel/backends/cpu/softmax_columns.h"
+#include "reel/backends/cpu/softmax_rows.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
@@ -72,7 +73,7 @@ void CpuOps::softmax(SoftmaxOp op, const Array& x, int axis, double temperature,
     const T rate = static_cast<T>(1 / temperature);
     if (layout.inner > 1) {
       for_each_block(layout, [=](int64_t offset, int64_t begin, int64_t end) {
-        softmax_columns(op, from + offset, to + offset, layout.n, layout.inner, begin, end, rate);
+        SoftmaxColumns<T>{op, from + offset, to + offset, layout.inner, rate}.run(layout.n, begin, end);
       });
     } else if (op == SoftmaxOp::softmax) {
       for_each_row(layout, [=](int64_t offset) { softmax_row(from + offset, to + offset, layout.n, rate); });
@@ -94,8 +95,8 @@ void CpuOps::softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int
     const T rate = static_cast<T>(1 / temperature);
     if (layout.inner > 1) {
       for_each_block(layout, [=](int64_t offset, int64_t begin, int64_t end) {
-        softmax_backward_columns(op, value + offset, grad + offset, to + offset, layout.n, layout.inner, begin, end,
-                                 rate);
+        const T *const v = value + offset, *const g = grad + offset;
+        SoftmaxGradientColumns<T>{op, v, g, to + offset, layout.inner, rate}.run(layout.n, begin, end);
       });
     } else if (op == SoftmaxOp::softmax) {
       for_each_row(layout, [=](int64_t offset) {

@@ -1,10 +1,9 @@
 #pragma once
 
 #include "reel/backends/cpu/vector_loops.h"
-#include "reel/core/ops.h"
 
-/// Softmax along one contiguous row and down the columns of a block of rows: what the axis, the segment and the loss versions
-/// share. Three passes over memory that stays in cache: maximum; exponentials and their sum; scaling.
+/// Softmax along one contiguous row: what the axis, the segment and the loss versions share. Three passes over memory that
+/// stays in cache: maximum; exponentials and their sum; scaling.
 ///
 /// exp((x - max) / temperature) is at most 1, so nothing overflows and nothing is clipped. Where all entries are -infinity
 /// (max = -infinity) 0 is subtracted for max, which makes all exponentials 0 without a NaN. NaN and +infinity entries make
@@ -31,8 +30,6 @@ template <class T>
 REEL_INLINE void prefetch_next_row(T* p, int64_t n) {
   __builtin_prefetch(reinterpret_cast<char*>(p) + n * static_cast<int64_t>(sizeof(T)), 1);
 }
-
-// --- one row of n elements ---------------------------------------------------------------------------------------------
 
 /// What is subtracted from a row, and the sum of exp((x - shift) rate). The lambdas below capture numbers, not vectors: they
 /// may end up in memory.
@@ -99,7 +96,7 @@ template <class T>
 inline constexpr int64_t kLogRows = Vec<T>::width;
 
 template <class T>
-REEL_INLINE void log_sum_exp_rows(const T* x, int64_t rows, int64_t n, T rate, T* shifts, T* log_sums) {
+__attribute__((noinline)) void log_sum_exp_rows(const T* x, int64_t rows, int64_t n, T rate, T* shifts, T* log_sums) {
   alignas(kVectorBytes) T sums[kLogRows<T>];
   for (int64_t r = 0; r < kLogRows<T>; ++r) sums[r] = 1;
   for (int64_t r = 0; r < rows; ++r) {
@@ -138,93 +135,6 @@ REEL_INLINE void log_softmax_backward_row(const T* y, const T* dy, T* dx, int64_
       0, n, [=](auto lanes, int64_t i) __attribute__((always_inline)) {
         lanes.store(dx + i, (lanes.load(dy + i) - exp_negative(lanes.load(y + i)) * vsum) * vrate);
       });
-}
-
-// --- down the columns of x [rows, .], rows `stride` apart, columns [begin, end) ----------------------------------------
-
-template <class T>
-void softmax_columns(SoftmaxOp op, const T* x, T* y, int64_t rows, int64_t stride, int64_t begin, int64_t end, T rate) {
-  using V = Vec<T>;
-  const V vrate = V::broadcast(rate), zero = V::zero(), lowest = V::broadcast(-kInfinity<T>);
-  for_each_column_block<T>(begin, end, [&]<int K>(auto lanes, int64_t first) {
-    const auto at = [=](int64_t row, int k) { return row * stride + first + k * V::width; };
-    Pack<T, K> shift = Pack<T, K>::broadcast(-kInfinity<T>);
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int k = 0; k < K; ++k) shift.v[k] = larger(lanes.load(x + at(r, k)), shift.v[k]);
-    }
-    for (int k = 0; k < K; ++k) shift.v[k] = {shift.v[k].raw == lowest.raw ? zero.raw : shift.v[k].raw};
-
-    const bool keep = op == SoftmaxOp::softmax;
-    const Pack<T, K> sum = pairwise(0, rows, kLeafRows, [&](int64_t row, int64_t last) {
-      Pack<T, K> acc = Pack<T, K>::broadcast(0);
-      for (; row < last; ++row) {
-        for (int k = 0; k < K; ++k) {
-          const V e = exp_negative((lanes.load(x + at(row, k)) - shift.v[k]) * vrate);
-          if (keep) lanes.store(y + at(row, k), e);
-          acc.v[k] = acc.v[k] + e;
-        }
-      }
-      return acc;
-    });
-
-    Pack<T, K> last;  // the factor or, for the logarithm, the term of the last pass
-    for (int k = 0; k < K; ++k) {
-      const V value = keep ? V::broadcast(1) / sum.v[k] : log(sum.v[k]);
-      last.v[k] = {sum.v[k].raw == zero.raw ? zero.raw : value.raw};
-    }
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int k = 0; k < K; ++k) {
-        const V value =
-            keep ? lanes.load(y + at(r, k)) * last.v[k] : (lanes.load(x + at(r, k)) - shift.v[k]) * vrate - last.v[k];
-        lanes.store(y + at(r, k), value);
-      }
-    }
-  });
-}
-
-template <class T>
-void softmax_backward_columns(SoftmaxOp op, const T* y, const T* dy, T* dx, int64_t rows, int64_t stride, int64_t begin,
-                              int64_t end, T rate) {
-  using V = Vec<T>;
-  const V vrate = V::broadcast(rate), zero = V::zero(), lowest = V::broadcast(-kInfinity<T>);
-  for_each_column_block<T>(begin, end, [&]<int K>(auto lanes, int64_t first) {
-    const auto at = [=](int64_t row, int k) { return row * stride + first + k * V::width; };
-    if (op == SoftmaxOp::softmax) {
-      const Pack<T, K> dot = pairwise(0, rows, kLeafRows, [&](int64_t row, int64_t last) {
-        Pack<T, K> acc = Pack<T, K>::broadcast(0);
-        for (; row < last; ++row) {
-          for (int k = 0; k < K; ++k) acc.v[k] = fma(lanes.load(y + at(row, k)), lanes.load(dy + at(row, k)), acc.v[k]);
-        }
-        return acc;
-      });
-      for (int64_t r = 0; r < rows; ++r) {
-        for (int k = 0; k < K; ++k) {
-          const V value = lanes.load(y + at(r, k)) * (lanes.load(dy + at(r, k)) - dot.v[k]) * vrate;
-          lanes.store(dx + at(r, k), value);
-        }
-      }
-      return;
-    }
-    // The maximum of y is needed only to know columns that are -infinity throughout.
-    Pack<T, K> highest = Pack<T, K>::broadcast(-kInfinity<T>);
-    const Pack<T, K> sum = pairwise(0, rows, kLeafRows, [&](int64_t row, int64_t last) {
-      Pack<T, K> acc = Pack<T, K>::broadcast(0);
-      for (; row < last; ++row) {
-        for (int k = 0; k < K; ++k) {
-          acc.v[k] = acc.v[k] + lanes.load(dy + at(row, k));
-          highest.v[k] = max(lanes.load(y + at(row, k)), highest.v[k]);
-        }
-      }
-      return acc;
-    });
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int k = 0; k < K; ++k) {
-        const V value = (lanes.load(dy + at(r, k)) - exp_negative(lanes.load(y + at(r, k))) * sum.v[k]) * vrate;
-        const V masked = {highest.v[k].raw == lowest.raw ? zero.raw : value.raw};
-        lanes.store(dx + at(r, k), masked);
-      }
-    }
-  });
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA
