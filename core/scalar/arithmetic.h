@@ -138,6 +138,35 @@ REEL_SCALAR double sqrt(double x) {
 #endif
 }
 
+/// The nearest integer, to even where two are; large numbers are integers already.
+REEL_SCALAR double round_to_even(double x) {
+#if defined(__CUDA_ARCH__)
+  return ::rint(x);
+#else
+  return __builtin_rint(x);
+#endif
+}
+
+/// a b - p for p = a b rounded: what the rounding lost. Without fma by halves of the significands (Dekker).
+template <class T>
+REEL_SCALAR T product_tail(T a, T b, T p) {
+#if defined(__CUDA_ARCH__) || defined(__FMA__)
+  return fma(a, b, -p);
+#else
+  constexpr Bits<T> mask = ~((Bits<T>(1) << ((Format<T>::kMantissa + 1) / 2 + sizeof(T) / 8)) - 1);
+  const T a1 = from_bits<T>(to_bits(a) & mask), a2 = a - a1;
+  const T b1 = from_bits<T>(to_bits(b) & mask), b2 = b - b1;
+  return ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2;
+#endif
+}
+
+/// a + b - s for s = a + b rounded.
+template <class T>
+REEL_SCALAR T sum_tail(T a, T b, T s) {
+  const T other = s - a;
+  return (a - (s - other)) + (b - other);
+}
+
 /// 2^n for a two's complement n of a normal result.
 template <class T>
 REEL_SCALAR T power_of_two(Bits<T> n) {

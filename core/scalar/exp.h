@@ -4,10 +4,11 @@
 
 namespace reel::scalar {
 
-/// x = n ln 2 + r with |r| <= ln 2 / 2, n an integer as a number and as bits.
+/// x = n ln 2 + r with |r| <= ln 2 / 2, n an integer as a number and as bits; `low` is what r lost in rounding.
 template <class T>
 struct ReducedExponent {
   T r;
+  T low;
   T n;
   Bits<T> bits;
 };
@@ -27,8 +28,10 @@ REEL_SCALAR ReducedExponent<T> reduce_exponent(T x) {
   constexpr T log2_e = T(1.4426950408889634074);
   const T shifted = fma(x, log2_e, Format<T>::kRound);
   const T n = shifted - Format<T>::kRound;
-  const T r = fma(n, -ln2_low<T>(), fma(n, -ln2_high<T>(), x));
-  return {r, n, to_bits(shifted) - to_bits(Format<T>::kRound)};
+  const T first = fma(n, -ln2_high<T>(), x);  // exact
+  const T r = fma(n, -ln2_low<T>(), first);
+  const T low = fma(n, -ln2_low<T>(), first - r);
+  return {r, low, n, to_bits(shifted) - to_bits(Format<T>::kRound)};
 }
 
 /// exp(r) - 1 for |r| <= ln 2 / 2: r + r^2 q(r), minimax in the error relative to exp(r).

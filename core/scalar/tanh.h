@@ -15,7 +15,7 @@ REEL_SCALAR T expm1(T x) {
   const ReducedExponent<T> e = reduce_exponent(clamped);
   const T half = power_of_two<T>(e.bits - 1);
   const T y = T(2) * fma(half, expm1_polynomial(e.r), half - T(0.5));
-  return e.n == T(0) ? expm1_polynomial(x) : y;  // keeps denormals and the sign of zero
+  return copysign(e.n == T(0) ? expm1_polynomial(x) : y, x);  // for the sign of zero
 }
 
 /// With u = e^(2a) - 1, tanh a = u / (u + 2), which loses little near 0 and is 1 from about 9 (f32), 19 (f64) on; a >= 0.

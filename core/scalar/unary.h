@@ -2,13 +2,12 @@
 
 #include "reel/core/scalar/list.h"
 #include "reel/core/scalar/math.h"
+#include "reel/core/scalar/saved.h"
+#include "reel/core/scalar/unary_activations.h"
 
 /// One struct per entry of REEL_UNARY_OPS: the formula, the derivative, and what the derivative is a function of. At kinks
 /// the derivative is the one that PyTorch takes: 0 for relu and abs at 0.
 namespace reel::scalar {
-
-/// What `derivative` takes: the op's input, its output, or a value that it ignores.
-enum class Saved : std::uint8_t { input, output, none };
 
 struct Neg {
   static constexpr Saved saved = Saved::none;
@@ -116,6 +115,126 @@ struct Abs {
   template <class T>
   REEL_SCALAR static T derivative(T x) {
     return sign(x);
+  }
+};
+
+struct Expm1 {
+  static constexpr Saved saved = Saved::output;
+  template <class T>
+  REEL_SCALAR static T forward(T x) {
+    return expm1(x);
+  }
+  template <class T>
+  REEL_SCALAR static T derivative(T y) {
+    return y + T(1);
+  }
+};
+
+struct Log1p {
+  static constexpr Saved saved = Saved::input;
+  template <class T>
+  REEL_SCALAR static T forward(T x) {
+    return log1p(x);
+  }
+  template <class T>
+  REEL_SCALAR static T derivative(T x) {
+    return T(1) / (T(1) + x);
+  }
+};
+
+struct Rsqrt {
+  static constexpr Saved saved = Saved::output;
+  template <class T>
+  REEL_SCALAR static T forward(T x) {
+    return T(1) / sqrt(x);
+  }
+  template <class T>
+  REEL_SCALAR static T derivative(T y) {
+    return T(-0.5) * y * (y * y);
+  }
+};
+
+struct Sin {
+  static constexpr Saved saved = Saved::input;
+  template <class T>
+  REEL_SCALAR static T forward(T x) {
+    return sin(x);
+  }
+  template <class T>
+  REEL_SCALAR static T derivative(T x) {
+    return cos(x);
+  }
+};
+
+struct Cos {
+  static constexpr Saved saved = Saved::input;
+  template <class T>
+  REEL_SCALAR static T forward(T x) {
+    return cos(x);
+  }
+  template <class T>
+  REEL_SCALAR static T derivative(T x) {
+    return -sin(x);
+  }
+};
+
+struct Erf {
+  static constexpr Saved saved = Saved::input;
+  template <class T>
+  REEL_SCALAR static T forward(T x) {
+    return erf(x);
+  }
+  template <class T>
+  REEL_SCALAR static T derivative(T x) {
+    return erf_derivative(x);
+  }
+};
+
+struct Erfc {
+  static constexpr Saved saved = Saved::input;
+  template <class T>
+  REEL_SCALAR static T forward(T x) {
+    return erfc(x);
+  }
+  template <class T>
+  REEL_SCALAR static T derivative(T x) {
+    return -erf_derivative(x);
+  }
+};
+
+struct Lgamma {
+  static constexpr Saved saved = Saved::input;
+  template <class T>
+  REEL_SCALAR static T forward(T x) {
+    return lgamma(x);
+  }
+  template <class T>
+  REEL_SCALAR static T derivative(T x) {
+    return digamma(x);
+  }
+};
+
+struct Digamma {
+  static constexpr Saved saved = Saved::input;
+  template <class T>
+  REEL_SCALAR static T forward(T x) {
+    return digamma(x);
+  }
+  template <class T>
+  REEL_SCALAR static T derivative(T x) {
+    return trigamma(x);
+  }
+};
+
+struct Sign {
+  static constexpr Saved saved = Saved::none;
+  template <class T>
+  REEL_SCALAR static T forward(T x) {
+    return sign(x);
+  }
+  template <class T>
+  REEL_SCALAR static T derivative(T) {
+    return T(0);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -24,14 +25,17 @@ std::vector<T> samples(const Reference& reference) {
   std::vector<T> x;
   const Bits stride = ~Bits{0} / patterns | 1u;
   for (std::int64_t i = 0; i < patterns; ++i) x.push_back(std::bit_cast<T>(static_cast<Bits>(i) * stride));
+  using Limits = std::numeric_limits<T>;
+  for (T v : {T(0), Limits::denorm_min(), Limits::min(), T(0.5), T(1), T(2), T(3), T(1e4), Limits::max(),
+              Limits::infinity()}) {
+    for (T w : {v, std::nextafter(v, T(0)), std::nextafter(v, Limits::infinity())}) x.insert(x.end(), {w, -w});
+  }
   std::mt19937_64 random(1);
   for (const Range& range : reference.ranges) {
     std::uniform_real_distribution<double> number(range.low, range.high);
     for (std::size_t i = 0; i < uniform / reference.ranges.size(); ++i) x.push_back(static_cast<T>(number(random)));
   }
-  if (sizeof(T) == 8 && reference.limit_f64 > 0) {
-    std::erase_if(x, [&](T v) { return std::fabs(v) > reference.limit_f64 && std::isfinite(v); });
-  }
+  if (sizeof(T) == 8) std::erase_if(x, [&](T v) { return v < reference.low_f64 || v > reference.high_f64; });
   return x;
 }
 

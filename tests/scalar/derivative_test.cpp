@@ -33,28 +33,32 @@ class ScalarDerivative : public testing::TestWithParam<int> {};
 
 TEST_P(ScalarDerivative, EqualsCentralDifferencesOfTheReference) {
   const Reference& reference = reference_of(instruction_sets()->loops[GetParam()].name);
-  // Off the kinks at multiples of 1/2.
-  for (long double x = -7.9L; x < 8; x += 0.0303L) {
-    const long double h = 1e-6L;
-    const long double high = reference.function(static_cast<double>(x) + h);
-    const long double low = reference.function(static_cast<double>(x) - h);
-    if (!std::isfinite(high) || !std::isfinite(low)) continue;  // outside of the domain
-    const double want = static_cast<double>((high - low) / (2 * h));
+  const auto difference = [&](long double x, long double h) {
+    return static_cast<double>((reference.function(x + h) - reference.function(x - h)) / (2 * h));
+  };
+  int compared = 0;
+  for (float x = -7.9f; x < 8; x += 0.0303f) {
+    if (std::fabs(2 * x - std::round(2 * x)) < 0.01f) continue;  // kinks and poles lie at multiples of 1/2
+    const double want = difference(x, 1e-6L);
+    if (!std::isfinite(want)) continue;  // outside of the domain
+    const double uncertain = 2 * std::fabs(difference(x, 2e-6L) - want);
     for (const InstructionSet* set = instruction_sets(); set != instruction_sets() + kInstructionSets; ++set) {
       if (!set->supported) continue;
-      const double tolerance = 1e-9 * (1 + std::fabs(want) * (1 + 1 / std::fabs(static_cast<double>(x))));
-      EXPECT_NEAR(derivative_at(*set, GetParam(), static_cast<double>(x)), want, tolerance) << x << " on " << set->name;
-      EXPECT_NEAR(derivative_at(*set, GetParam(), static_cast<float>(x)), want, 1e-5 * (1 + std::fabs(want)))
+      EXPECT_NEAR(derivative_at(*set, GetParam(), double(x)), want, 1e-10 * (1 + std::fabs(want)) + uncertain)
           << x << " on " << set->name;
+      EXPECT_NEAR(derivative_at(*set, GetParam(), x), want, 2e-6 * (1 + std::fabs(want)) + uncertain)
+          << x << " on " << set->name;
+      ++compared;
     }
   }
+  EXPECT_GT(compared, 20);
 }
 
 TEST_P(ScalarDerivative, PassesNaN) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const InstructionSet& set = instruction_sets()[0];
   const char* name = set.loops[GetParam()].name;
-  if (set.loops[GetParam()].saved == Saved::none || std::strcmp(name, "relu") == 0) GTEST_SKIP() << "constant there";
+  if (set.loops[GetParam()].saved == Saved::none || std::strcmp(name, "relu") == 0) return;  // constant there
   EXPECT_TRUE(std::isnan(derivative_at<float>(set, GetParam(), nan))) << name;
   EXPECT_TRUE(std::isnan(derivative_at<double>(set, GetParam(), nan))) << name;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <vector>
 
 namespace reel::scalar_test {
@@ -16,8 +17,9 @@ struct Reference {
   double bound_f32, bound_f64;
   /// Where to sample densely, in addition to all magnitudes.
   std::vector<Range> ranges;
-  /// f64 beyond this size has no bound (0: none), see docs/numerics.md.
-  double limit_f64 = 0;
+  /// f64 outside of these has no such bound, see docs/numerics.md.
+  double high_f64 = INFINITY;
+  double low_f64 = -high_f64;
 };
 
 const std::vector<Reference>& references();

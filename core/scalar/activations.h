@@ -1,0 +1,221 @@
+#pragma once
+
+#include "reel/core/scalar/normal.h"
+#include "reel/core/scalar/tanh.h"
+
+/// Activation functions and logarithms of probabilities that are built on exp and log.
+namespace reel::scalar {
+
+/// log(1 + e^x) = max(x, 0) + log(1 + e^-|x|). f32: log(1 + e) = e L(e - 1/2) with L of degree 10, error 2^-25.03, and the
+/// factor e = 2^n (1 + y) comes last, for the left tail.
+REEL_SCALAR float softplus(float x) {
+  const ReducedExponent<float> reduced = reduce_exponent(clamp_exponent(-abs(x)));
+  const float y = expm1_polynomial(reduced.r);
+  const float e = scale(1.0f + y, reduced.bits);
+  const float l = polynomial(e - 0.5f, 0.8109302f, -0.2885271f, 0.13261378f, -0.067688204f, 0.036493354f, -0.020561093f,
+                             0.013095134f, -0.006807473f, -0.0014631058f, -0.0031302746f, 0.01048003f);
+  return (x <= 0.0f ? 0.0f : x) + scale(fma(y, l, l), reduced.bits);
+}
+REEL_SCALAR double softplus(double x) { return (x <= 0.0 ? 0.0 : x) + log1p(exp(-abs(x))); }
+
+/// log(sigmoid(x)).
+template <class T>
+REEL_SCALAR T logsigmoid(T x) {
+  return -softplus(-x);
+}
+
+/// x sigmoid(x), with relative accuracy in the left tail. 1 / (1 + e) is corrected for its rounding errors, and x multiplied
+/// in before the power of two, so that a denormal is rounded once.
+template <class T>
+REEL_SCALAR T silu(T x) {
+  constexpr T limit = sizeof(T) == 4 ? T(120) : T(800);  // it is 0 below -limit and x above limit
+  const T b = x < -limit ? -limit : x;
+  const T a = abs(b);
+  const ReducedExponent<T> reduced = reduce_exponent(-(a > limit ? limit : a));
+  const T y = expm1_polynomial(reduced.r) + reduced.low;
+  const T e = scale(T(1) + y, reduced.bits);
+  const T d = T(1) + e;
+  const T s = T(1) / d;
+  const T sd = s * d;
+  const T correction = (T(1) - sd) - fma(s, e - (d - T(1)), product_tail(s, d, sd));
+  const bool left = b < T(0);
+  const T f = b * s;
+  const T more = fma(f, left ? y + correction : correction, product_tail(b, s, f));
+  const T product = scale(f + more, left ? reduced.bits : Bits<T>(0));
+  return x > limit ? x : product;
+}
+
+/// s (1 + x (1 - s)) for s = sigmoid(x).
+template <class T>
+REEL_SCALAR T silu_derivative(T x) {
+  constexpr T limit = sizeof(T) == 4 ? T(150) : T(1000);  // 0 and 1 from there on, also at the infinities
+  T b = x > limit ? limit : x;
+  b = b < -limit ? -limit : b;
+  const T s = sigmoid(b);
+  return s * fma(b, sigmoid(-b), T(1));
+}
+
+/// x / 2 (1 + tanh(v / 2)) = x sigmoid(v) with v = 2 sqrt(2 / pi) (x + 0.044715 x^3), with relative accuracy in the left tail:
+/// v = x (c1 + c3 x^2) is kept as a sum of two numbers.
+template <class T>
+REEL_SCALAR T gelu_tanh(T x) {
+  constexpr double limit = sizeof(T) == 4 ? 11.0 : 22.0;  // the tail is 0 from there on
+  constexpr double c1 = 0x1.9884533d43651p+0, c1_low = -0x1.cbc0d30ebfd15p-54;
+  constexpr double c3 = 0x1.2444f2a4d8b4bp-4, c3_low = -0x1.6c843a29d1c70p-61;
+  const double wide = static_cast<double>(x);
+  double a = abs(wide);
+  a = a > limit ? limit : a;
+  const double z = a * a;
+  const double p = c3 * z;
+  const double s = p + c1;
+  const double v = a * s;
+  double v_low = 0;
+  if constexpr (sizeof(T) == 8) {
+    const double p_low = product_tail(c3, z, p) + (c3 * product_tail(a, a, z) + c3_low * z);
+    const double s_low = sum_tail(p, c1, s) + (p_low + c1_low);
+    v_low = product_tail(a, s, v) + a * s_low;
+  }
+  const Exponential<T> e(-v, -v_low);
+  const double tail = e.times(a / (1.0 + e.times(1.0)));  // a sigmoid(-v)
+  return static_cast<T>((wide <= 0.0 ? 0.0 : wide) - tail);
+}
+
+/// s + x s (1 - s) v'(x) for s = sigmoid(v).
+template <class T>
+REEL_SCALAR T gelu_tanh_derivative(T x) {
+  constexpr double limit = sizeof(T) == 4 ? 11.0 : 22.0;
+  constexpr double c1 = 0x1.9884533d43651p+0, c3 = 0x1.2444f2a4d8b4bp-4;
+  double a = abs(static_cast<double>(x));
+  a = a > limit ? limit : a;
+  const double z = a * a;
+  const Exponential<T> e(-a * fma(c3, z, c1));
+  const double d = 1.0 + e.times(1.0);
+  const double slope = a * fma(3.0 * c3, z, c1);
+  const double tail = e.times((1.0 - slope / d) / d);  // sigmoid(-v) (1 - a v' sigmoid(v))
+  return static_cast<T>(x > T(0) ? 1.0 - tail : tail);
+}
+
+/// x tanh(softplus(x)). With e = e^-|x| the hyperbolic tangent is e (e + 2) / (e (e + 2) + 2) on the left and
+/// (1 + 2 e) / (1 + 2 e (1 + e)) on the right.
+template <class T>
+REEL_SCALAR T mish(T x) {
+  constexpr double limit = sizeof(T) == 4 ? 150.0 : 800.0;
+  const double wide = static_cast<double>(x);
+  const double b = wide < -limit ? -limit : wide;
+  const double a = abs(b);
+  const Exponential<T> exponential(-(a > limit ? limit : a));
+  const double e = exponential.times(1.0);
+  const double left = exponential.times(b * (e + 2.0) / fma(e, e + 2.0, 2.0));
+  const double right = b * (fma(2.0, e, 1.0) / fma(2.0 * e, 1.0 + e, 1.0));
+  return static_cast<T>(b < 0.0 ? left : right);
+}
+
+/// t + x (1 - t^2) sigmoid(x) for t = tanh(softplus(x)), 1 - t^2 = (1 - t) (1 + t) with 1 - t = 2 / ((1 + e^x)^2 + 1).
+template <class T>
+REEL_SCALAR T mish_derivative(T x) {
+  constexpr double limit = sizeof(T) == 4 ? 150.0 : 340.0;
+  const double wide = static_cast<double>(x);
+  double b = wide > limit ? limit : wide;
+  b = b < -limit ? -limit : b;
+  const double w = Exponential<T>(b).times(1.0);
+  const double n = w * (w + 2.0);
+  const double t = b > 40.0 ? 1.0 : n / (n + 2.0);
+  const double rest = 2.0 / (n + 2.0);
+  return static_cast<T>(fma(b * (rest * (1.0 + t)), w / (1.0 + w), t));
+}
+
+/// x for x > 0, else alpha (e^x - 1).
+template <class T>
+REEL_SCALAR T elu(T x, T alpha) {
+  return x > T(0) ? x : alpha * expm1(x);
+}
+
+/// clamp((x + 3) / 6, 0, 1).
+template <class T>
+REEL_SCALAR T hard_sigmoid(T x) {
+  T shifted = x + T(3);
+  shifted = shifted < T(0) ? T(0) : shifted;
+  return (shifted > T(6) ? T(6) : shifted) / T(6);
+}
+
+/// clamp(x, -1, 1).
+template <class T>
+REEL_SCALAR T hard_tanh(T x) {
+  const T low = x < T(-1) ? T(-1) : x;
+  return low > T(1) ? T(1) : low;
+}
+
+/// x hard_sigmoid(x).
+template <class T>
+REEL_SCALAR T hard_swish(T x) {
+  const T y = x * hard_sigmoid(x);
+  return x <= T(-3) ? T(0) : y;  // also at -infinity
+}
+template <class T>
+REEL_SCALAR T hard_swish_derivative(T x) {
+  const T inner = x / T(3) + T(0.5);
+  return x <= T(-3) ? T(0) : (x >= T(3) ? T(1) : inner);
+}
+
+/// x / 2 (1 + x / sqrt(1 + x^2)) = max(x, 0) - |x| / 2 / (h (h + |x|)) with h = sqrt(1 + x^2).
+template <class T>
+REEL_SCALAR T dish(T x) {
+  const double wide = static_cast<double>(x);
+  const double a = abs(wide);
+  const double root = sqrt(fma(a, a, 1.0));
+  const bool far = a > 1e9;  // a^2 may overflow
+  const double tail = (far ? 0.25 : 0.5 * a) / (far ? a : fma(a, root + a, 1.0));
+  return static_cast<T>((wide <= 0.0 ? 0.0 : wide) - tail);
+}
+
+/// With t = 1 - |x| / h = 1 / (h (h + |x|)) it is t (3 t - t^2 - 1) / 2 on the left and 1 minus that on the right.
+template <class T>
+REEL_SCALAR T dish_derivative(T x) {
+  double a = abs(static_cast<double>(x));
+  a = a > 1e9 ? 1e9 : a;
+  const double h = sqrt(fma(a, a, 1.0));
+  const double t = 1.0 / (h * (h + a));
+  const double left = 0.5 * t * fma(t, 3.0 - t, -1.0);
+  return static_cast<T>(x < T(0) ? left : 1.0 - left);
+}
+
+/// log(1 - e^-x) for x >= 0 (Maechler, "Accurately computing log(1 - exp(-|a|))", 2012); NaN below 0.
+REEL_SCALAR double log1mexp(double x) {
+  const Exponential<double> exponential(-x);
+  const double e = exponential.times(1.0);
+  const double half = power_of_two<double>((x > 100.0 ? Bits<double>(0) : exponential.n) - 1);
+  const double difference = -2.0 * fma(half, exponential.y, half - 0.5);  // 1 - e, with relative accuracy near 0
+  const bool small = x < 0.69314718055994531;
+  const double rounded = 1.0 - e;
+  double y = log_of_sum(small ? (x < 1e-20 ? x : difference) : rounded, small ? 0.0 : (1.0 - rounded) - e);
+  y = e < 1e-30 ? -e : y;
+  y = x == 0.0 ? -infinity<double>() : y;
+  return x >= 0.0 ? y : quiet_nan<double>();
+}
+REEL_SCALAR float log1mexp(float x) { return static_cast<float>(log1mexp(static_cast<double>(x))); }
+
+/// 1 / (e^x - 1).
+template <class T>
+REEL_SCALAR T log1mexp_derivative(T x) {
+  return T(1) / expm1(x);
+}
+
+/// log(x / (1 - x)); near x = 1/2 as log(1 + z) with the small z = |2 x - 1| / min(x, 1 - x), whose numerator is exact.
+REEL_SCALAR double logit(double x) {
+  const double complement = 1.0 - x;
+  const bool lower = x < 0.5;
+  const bool middle = x >= 0.25 && x < 0.75;
+  const double twice = 2.0 * x;
+  const double above = middle ? (lower ? 1.0 - twice : twice - 1.0) : x;
+  const double z = above / (middle && lower ? x : complement);
+  const double sum = 1.0 + z;
+  const double rest = z < 1.0 ? z - (sum - 1.0) : 1.0 - (sum - z);
+  double y = log_of_sum(middle ? sum : z, middle ? rest : 0.0);
+  y = middle && lower ? -y : y;
+  y = x == 0.0 ? -infinity<double>() : y;
+  y = x == 1.0 ? infinity<double>() : y;
+  return x >= 0.0 && x <= 1.0 ? y : quiet_nan<double>();
+}
+REEL_SCALAR float logit(float x) { return static_cast<float>(logit(static_cast<double>(x))); }
+
+}  // namespace reel::scalar
