@@ -1,12 +1,15 @@
 #include "reel/backends/cpu/run_elements.h"
 
+#include <immintrin.h>
+
 #include "reel/backends/cpu/move_run.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
-constexpr int64_t kBuffer = 512;  // elements: three buffers stay in the first-level cache
+constexpr int64_t kBuffer = 512;            // elements: three buffers stay in the first-level cache
+constexpr int64_t kStreamBytes = 16 << 20;  // a result of this size is not in the cache when it is read next
 
 /// An operand within one run. Where the loop at hand cannot take its stride, its elements go through the buffer.
 struct Side {
@@ -27,13 +30,42 @@ struct Side {
   }
 };
 
+/// Writes past the caches: the old contents of y, which an ordinary store would fetch first, are not read at all.
+void stream(const char* from, char* y, int64_t bytes) {
+  int64_t i = 0;
+  for (; i + 64 <= bytes; i += 64) {
+#if defined(__AVX512F__)
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(y + i), _mm512_load_si512(from + i));
+#else
+    for (int64_t k = i; k < i + 64; k += 16) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(y + k), _mm_load_si128(reinterpret_cast<const __m128i*>(from + k)));
+    }
+#endif
+  }
+  __builtin_memcpy(y + i, from + i, static_cast<std::size_t>(bytes - i));
+}
+
 }  // namespace
 
 void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int64_t step_b, void* y, int64_t step_y,
                      int64_t count) {
+  const bool streams =
+      count * step_y >= kStreamBytes && y != a && y != b && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
   parallel_for(count, even_chunk(count), [=](int64_t begin, int64_t end) {
-    run(static_cast<const char*>(a) + begin * step_a, static_cast<const char*>(b) + begin * step_b,
-        static_cast<char*>(y) + begin * step_y, end - begin);
+    const char* from_a = static_cast<const char*>(a) + begin * step_a;
+    const char* from_b = static_cast<const char*>(b) + begin * step_b;
+    char* to = static_cast<char*>(y) + begin * step_y;
+    if (!streams) {
+      run(from_a, from_b, to, end - begin);
+      return;
+    }
+    alignas(64) char buffer[kBuffer * 8];
+    for (int64_t i = 0; i < end - begin; i += kBuffer) {
+      const int64_t n = min(kBuffer, end - begin - i);
+      run(from_a + i * step_a, from_b + i * step_b, buffer, n);
+      stream(buffer, to + i * step_y, n * step_y);
+    }
+    _mm_sfence();
   });
 }
 
