@@ -120,11 +120,11 @@ Tensor flatten(const Tensor& x, int first, int last, SourceLocation where) {
     throw ShapeError("flatten: the first axis must not be behind the last, got " + std::to_string(first) + " and " +
                          std::to_string(last),
                      where);
-  Shape shape;
-  for (int i = 0; i < x.rank(); ++i) {
-    if (i > first && i <= last) shape[first] *= x.shape()[i];
-    else shape.push_back(x.shape()[i]);
-  }
+  Shape shape = Shape::of(x.shape().begin(), first);
+  std::int64_t merged = 1;
+  for (int i = first; i <= last; ++i) merged *= x.shape()[i];
+  shape.push_back(merged);
+  for (int i = last + 1; i < x.rank(); ++i) shape.push_back(x.shape()[i]);
   return reshape(x, shape, where);
 }
 

@@ -90,7 +90,9 @@ TEST_P(Op, EqualsTheDoubleReference) {
       SCOPED_TRACE(std::string(name_of(size)) + " " + reel::name_of(dtype));
       const Tensors in = inputs(dtype, size);
       const Tensor y = row().call(in);
-      if (row().order > 0) EXPECT_EQ(y.dtype(), dtype);
+      if (row().order > 0) {
+        EXPECT_EQ(y.dtype(), dtype);
+      }
       expect_close(y, row().reference(refs_of(in)), row().tolerance, epsilon_of(dtype));
     }
 }

@@ -3,6 +3,7 @@
 // The op-case table: one row per public op, from which every generic suite draws. See docs/adding-an-op.md.
 
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,8 @@ struct OpCase {
   std::vector<Size> skip = {};
   std::vector<BadCall> bad = {};
 };
+
+inline void PrintTo(const OpCase& row, std::ostream* out) { *out << row.name; }
 
 /// All rows.
 const std::vector<OpCase>& op_cases();
