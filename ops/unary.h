@@ -20,6 +20,31 @@ REEL_API Tensor square(const Tensor& x, SourceLocation where = SourceLocation::c
 /// |x|; the gradient at 0 is 0.
 REEL_API Tensor abs(const Tensor& x, SourceLocation where = SourceLocation::current());
 
+/// exp(x) - 1, accurate near 0.
+REEL_API Tensor expm1(const Tensor& x, SourceLocation where = SourceLocation::current());
+/// log(1 + x), accurate near 0.
+REEL_API Tensor log1p(const Tensor& x, SourceLocation where = SourceLocation::current());
+/// 1 / sqrt(x).
+REEL_API Tensor rsqrt(const Tensor& x, SourceLocation where = SourceLocation::current());
+REEL_API Tensor sin(const Tensor& x, SourceLocation where = SourceLocation::current());
+REEL_API Tensor cos(const Tensor& x, SourceLocation where = SourceLocation::current());
+/// 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.
+REEL_API Tensor erf(const Tensor& x, SourceLocation where = SourceLocation::current());
+/// 1 - erf(x), accurate for large x.
+REEL_API Tensor erfc(const Tensor& x, SourceLocation where = SourceLocation::current());
+/// log |gamma(x)|.
+REEL_API Tensor lgamma(const Tensor& x, SourceLocation where = SourceLocation::current());
+/// The derivative of lgamma. Has a first derivative only; asking for a second one throws.
+REEL_API Tensor digamma(const Tensor& x, SourceLocation where = SourceLocation::current());
+/// -1, 0 or 1; NaN stays NaN. The gradient is 0.
+REEL_API Tensor sign(const Tensor& x, SourceLocation where = SourceLocation::current());
+/// log(1 - exp(-x)) for x >= 0, accurate at both ends; NaN below 0.
+REEL_API Tensor log1mexp(const Tensor& x, SourceLocation where = SourceLocation::current());
+/// log(x / (1 - x)), the inverse of sigmoid.
+REEL_API Tensor logit(const Tensor& x, SourceLocation where = SourceLocation::current());
+/// The logarithm of the standard normal distribution function, accurate in the left tail.
+REEL_API Tensor log_ndtr(const Tensor& x, SourceLocation where = SourceLocation::current());
+
 REEL_API Ragged neg(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Ragged exp(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Ragged log(const Ragged& x, SourceLocation where = SourceLocation::current());
@@ -29,6 +54,19 @@ REEL_API Ragged relu(const Ragged& x, SourceLocation where = SourceLocation::cur
 REEL_API Ragged sqrt(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Ragged square(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Ragged abs(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged expm1(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged log1p(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged rsqrt(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged sin(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged cos(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged erf(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged erfc(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged lgamma(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged digamma(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged sign(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged log1mexp(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged logit(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged log_ndtr(const Ragged& x, SourceLocation where = SourceLocation::current());
 
 inline Tensor operator-(const Tensor& x) { return neg(x, SourceLocation{}); }
 inline Ragged operator-(const Ragged& x) { return neg(x, SourceLocation{}); }

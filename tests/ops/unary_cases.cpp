@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "reel/ops/activations.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
@@ -32,6 +33,15 @@ OpCase row(const std::string& name, Op op, double (*f)(double), double low, doub
           .bad = {{[op] { op(arange(3), SourceLocation::current()); },
                    {name, "x must be f32 or f64, got i64", "cases.cpp"}},
                   {[op] { op(Tensor(), SourceLocation::current()); }, {name, "x must be defined"}}}};
+}
+
+// Moved up by the recurrence to where the asymptotic series (Abramowitz and Stegun, 6.3.18) is exact to double.
+double digamma_of(double x) {
+  double shift = 0;
+  for (; x < 20; ++x) shift -= 1 / x;
+  const double r = 1 / (x * x);
+  const double series = r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r / 132))));
+  return shift + std::log(x) - 0.5 / x - series;
 }
 
 OpCase conversion(const std::string& name, std::function<Tensor(const Tensors&)> call) {
@@ -77,6 +87,57 @@ std::vector<OpCase> unary_cases() {
       "abs", abs, [](double x) { return std::abs(x); }, -2, 2, 0);
   absolute.inputs = at_kinks.inputs;
   rows.push_back(absolute);
+  rows.push_back(row(
+      "expm1", expm1, [](double x) { return std::expm1(x); }, -2, 2, 2));
+  rows.push_back(row(
+      "log1p", log1p, [](double x) { return std::log1p(x); }, -0.9, 5, 2));
+  rows.push_back(row(
+      "rsqrt", rsqrt, [](double x) { return 1 / std::sqrt(x); }, 0.2, 9, 2));
+  rows.push_back(row(
+      "sin", sin, [](double x) { return std::sin(x); }, -9, 9, 2));
+  rows.push_back(row(
+      "cos", cos, [](double x) { return std::cos(x); }, -9, 9, 2));
+  rows.push_back(row(
+      "erf", erf, [](double x) { return std::erf(x); }, -3, 3, 2));
+  rows.push_back(row(
+      "erfc", erfc, [](double x) { return std::erfc(x); }, -3, 3, 2));
+  rows.push_back(row(
+      "lgamma", lgamma, [](double x) { return std::lgamma(x); }, 0.2, 9, 4));
+  rows.push_back(row("digamma", digamma, digamma_of, 0.3, 9, 8));
+  rows.back().order = 1;
+  rows.push_back(row(
+      "sign", sign, [](double x) { return double(x > 0) - double(x < 0); }, -2, 2, 0));
+  rows.back().inputs = at_kinks.inputs;
+  rows.push_back(row(
+      "log1mexp", log1mexp, [](double x) { return std::log(-std::expm1(-x)); }, 0.2, 5, 4));
+  rows.push_back(row(
+      "logit", logit, [](double x) { return std::log(x / (1 - x)); }, 0.1, 0.9, 4));
+  rows.push_back(row(
+      "log_ndtr", log_ndtr, [](double x) { return std::log(0.5 * std::erfc(-x / std::sqrt(2.0))); }, -4, 4, 4));
+  rows.push_back(row(
+      "gelu", gelu, [](double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }, -4, 4, 4));
+  rows.push_back(row(
+      "gelu_tanh", gelu_tanh,
+      [](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }, -4, 4, 4));
+  rows.push_back(row(
+      "silu", silu, [](double x) { return x / (1 + std::exp(-x)); }, -6, 6, 4));
+  rows.push_back(row(
+      "mish", mish, [](double x) { return x * std::tanh(std::log1p(std::exp(x))); }, -6, 6, 4));
+  rows.push_back(row(
+      "softplus", softplus, [](double x) { return std::log1p(std::exp(x)); }, -6, 6, 4));
+  rows.push_back(row(
+      "logsigmoid", logsigmoid, [](double x) { return -std::log1p(std::exp(-x)); }, -6, 6, 4));
+  const auto hard = [](double x) { return std::fmin(std::fmax(x / 6 + 0.5, 0.0), 1.0); };
+  rows.push_back(row("hard_sigmoid", hard_sigmoid, hard, -2, 2, 1));
+  rows.back().inputs = at_kinks.inputs;
+  rows.push_back(row(
+      "hard_tanh", hard_tanh, [](double x) { return std::fmin(std::fmax(x, -1.0), 1.0); }, -2, 2, 0));
+  rows.back().inputs = at_kinks.inputs;
+  rows.push_back(row(
+      "hard_swish", hard_swish, [](double x) { return x * std::fmin(std::fmax(x / 6 + 0.5, 0.0), 1.0); }, -2, 2, 2));
+  rows.back().inputs = at_kinks.inputs;
+  rows.push_back(row(
+      "dish", dish, [](double x) { return 0.5 * x * (x / std::sqrt(1 + x * x) + 1); }, -4, 4, 2));
   rows.push_back(conversion("clone", [](const Tensors& in) { return clone(in[0]); }));
   rows.push_back(conversion("contiguous", [](const Tensors& in) { return contiguous(in[0]); }));
   rows.push_back(conversion("to", [](const Tensors& in) { return to(in[0], Device::cpu()) * 1; }));
