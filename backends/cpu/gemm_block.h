@@ -4,28 +4,27 @@
 
 #include "reel/backends/cpu/gemm_kernel.h"
 #include "reel/backends/cpu/gemm_pack.h"
-#include "reel/core/scratch.h"
 
 /// The middle part of the matrix product: a block of c, tile by tile, from operands where they are or from packed panels.
 ///
 /// b packed: panels of kPanel columns, one after the other, each [k, kPanel] (the last one takes the same room).
 /// a packed: the row tiles, one after the other, each [k, height].
-namespace reel::cpu::REEL_CPU_ISA {
+namespace reel::cpu::REEL_CPU_ISA::product {
 
 /// Columns of c that a tile spans.
 template <class T>
-inline constexpr std::int64_t kPanel = 2 * Vec<T>::width;
+inline constexpr int64_t kPanel = 2 * Vec<T>::width;
 
 /// Rows cut into the fewest tiles of at most `tallest`, as even as can be: low tiles waste the processor.
 struct RowTiles {
-  std::int64_t count = 0, low = 0, high_count = 0;  // the first `high_count` tiles have low + 1 rows, the others low
+  int64_t count = 0, low = 0, high_count = 0;  // the first `high_count` tiles have low + 1 rows, the others low
 
-  REEL_INLINE RowTiles(std::int64_t rows, std::int64_t tallest)
-      : count(rows <= tallest ? 1 : (rows + tallest - 1) / tallest),
+  REEL_INLINE RowTiles(int64_t rows, int64_t tallest)
+      : count(rows <= tallest ? 1 : ceil_div(rows, tallest)),
         low(count == 1 ? rows : rows / count),
         high_count(rows - low * count) {}
-  REEL_INLINE std::int64_t start(std::int64_t t) const { return t * low + (t < high_count ? t : high_count); }
-  REEL_INLINE std::int64_t height(std::int64_t t) const { return low + (t < high_count ? 1 : 0); }
+  REEL_INLINE int64_t start(int64_t t) const { return t * low + min(t, high_count); }
+  REEL_INLINE int64_t height(int64_t t) const { return low + (t < high_count ? 1 : 0); }
 };
 
 /// Where a block's operand lies: as stored, with the elements of a row or of a column adjacent, or packed.
@@ -34,15 +33,15 @@ enum class Source : std::uint8_t { rows, columns, packed };
 /// c [m, n] = a [m, k] b [k, n]. A packed operand has no stride.
 template <class T>
 struct Block {
-  std::int64_t m, n, k;
+  int64_t m, n, k;
   RowTiles tiles;
   Source a_source, b_source;  // b from columns: each panel is transposed when it is needed
   const T* a;
-  std::int64_t a_stride;
+  int64_t a_stride;
   const T* b;
-  std::int64_t b_stride;
+  int64_t b_stride;
   T* c;
-  std::int64_t c_stride;
+  int64_t c_stride;
   const T* bias;  // [n] or null
   bool load_c;    // the chains go on from c
   bool relu;
@@ -50,13 +49,13 @@ struct Block {
 
 /// The tallest tile for c of this many columns.
 template <class T>
-REEL_INLINE std::int64_t tallest_tile(std::int64_t columns) {
+REEL_INLINE int64_t tallest_tile(int64_t columns) {
   return columns <= Vec<T>::width ? kTileRows<1> : kTileRows<2>;
 }
 
 /// The tile functions for a panel of this many columns, at rows - 1.
 template <class T, ALayout layout>
-REEL_INLINE const TileFunction<T>* tiles_for(std::int64_t columns) {
+REEL_INLINE const TileFunction<T>* tiles_for(int64_t columns) {
   constexpr int width = Vec<T>::width;
   constexpr int half = kVectorBytes > 16 ? kVectorBytes / 2 : 16;
   if (columns == 2 * width) return kTiles<T, kVectorBytes, 2, layout, false>.by_rows;
@@ -68,9 +67,8 @@ REEL_INLINE const TileFunction<T>* tiles_for(std::int64_t columns) {
 
 /// One panel of c, row tiles t0 .. t1 - 1 and columns j .. j + columns - 1, over k0 .. k0 + k - 1; b is the panel's.
 template <class T>
-REEL_INLINE void multiply_panel(const Block<T>& x, std::int64_t t0, std::int64_t t1, std::int64_t j,
-                                std::int64_t columns, std::int64_t k0, std::int64_t k, const T* b,
-                                std::int64_t b_stride) {
+REEL_INLINE void multiply_panel(const Block<T>& x, int64_t t0, int64_t t1, int64_t j, int64_t columns, int64_t k0,
+                                int64_t k, const T* b, int64_t b_stride) {
   const bool last = k0 + k == x.k;
   Tile<T> tile;
   tile.k = k;
@@ -83,8 +81,8 @@ REEL_INLINE void multiply_panel(const Block<T>& x, std::int64_t t0, std::int64_t
   tile.relu = last && x.relu;
   const TileFunction<T>* compute =
       x.a_source == Source::rows ? tiles_for<T, ALayout::rows>(columns) : tiles_for<T, ALayout::columns>(columns);
-  for (std::int64_t t = t0; t < t1; ++t) {
-    const std::int64_t i = x.tiles.start(t), rows = x.tiles.height(t);
+  for (int64_t t = t0; t < t1; ++t) {
+    const int64_t i = x.tiles.start(t), rows = x.tiles.height(t);
     switch (x.a_source) {
       case Source::rows:
         tile.a = x.a + i * x.a_stride + k0;
@@ -106,13 +104,13 @@ REEL_INLINE void multiply_panel(const Block<T>& x, std::int64_t t0, std::int64_t
 
 /// Row tiles t0 .. t1 - 1 and columns j0 .. j1 - 1 of c (j0 a multiple of kPanel), with k in steps of `k_step`.
 template <class T>
-REEL_INLINE void multiply_tiles(const Block<T>& x, std::int64_t t0, std::int64_t t1, std::int64_t j0, std::int64_t j1,
-                                std::int64_t k_step, T* panel) {
-  std::int64_t k0 = 0;
+REEL_INLINE void multiply_tiles(const Block<T>& x, int64_t t0, int64_t t1, int64_t j0, int64_t j1, int64_t k_step,
+                                T* panel) {
+  int64_t k0 = 0;
   do {
-    const std::int64_t k = x.k - k0 < k_step ? x.k - k0 : k_step;
-    for (std::int64_t j = j0; j < j1; j += kPanel<T>) {
-      const std::int64_t columns = j1 - j < kPanel<T> ? j1 - j : kPanel<T>;
+    const int64_t k = min(x.k - k0, k_step);
+    for (int64_t j = j0; j < j1; j += kPanel<T>) {
+      const int64_t columns = min(j1 - j, kPanel<T>);
       switch (x.b_source) {
         case Source::rows:
           multiply_panel(x, t0, t1, j, columns, k0, k, x.b + k0 * x.b_stride + j, x.b_stride);
@@ -130,4 +128,4 @@ REEL_INLINE void multiply_tiles(const Block<T>& x, std::int64_t t0, std::int64_t
   } while (k0 < x.k);
 }
 
-}  // namespace reel::cpu::REEL_CPU_ISA
+}  // namespace reel::cpu::REEL_CPU_ISA::product

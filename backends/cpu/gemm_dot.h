@@ -6,14 +6,14 @@
 
 /// Dot products: few rows of a times many rows of a transposed b, as a layer does for a single sample. Each lane of a
 /// register is the chain of one row of b; two registers at a time hide fma's latency.
-namespace reel::cpu::REEL_CPU_ISA {
+namespace reel::cpu::REEL_CPU_ISA::product {
 
 inline constexpr int kDotRows = 4;  // of a
 
 /// c[i, j] (+)= sum over k of a[i * a_stride + k * a_step] b[j, k] for i < rows, j < columns, up to `vectors` registers.
 template <class T, int rows, int vectors>
-void dot_tile(const T* a, std::int64_t a_stride, std::int64_t a_step, const T* b, std::int64_t b_stride, std::int64_t k,
-              std::int64_t columns, bool load_c, T* c, std::int64_t c_stride) {
+void dot_tile(const T* a, int64_t a_stride, int64_t a_step, const T* b, int64_t b_stride, int64_t k, int64_t columns,
+              bool load_c, T* c, int64_t c_stride) {
   using V = Vec<T>;
   constexpr int lanes = 16 / static_cast<int>(sizeof(T));
   constexpr int last = vectors - 1;
@@ -34,8 +34,8 @@ void dot_tile(const T* a, std::int64_t a_stride, std::int64_t a_step, const T* b
       }
     }
 
-  const std::int64_t whole = k / lanes * lanes;
-  for (std::int64_t p = 0; p < whole; p += lanes) {
+  const int64_t whole = k / lanes * lanes;
+  for (int64_t p = 0; p < whole; p += lanes) {
     V column[vectors][lanes];
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v)
@@ -49,9 +49,9 @@ void dot_tile(const T* a, std::int64_t a_stride, std::int64_t a_step, const T* b
         for (int v = 0; v < vectors; ++v) acc[i][v] = fma(a_i, column[v][q], acc[i][v]);
       }
   }
-  for (std::int64_t p = whole; p < k; ++p) {
+  for (int64_t p = whole; p < k; ++p) {
     alignas(kVectorBytes) T column[vectors * V::width] = {};
-    for (std::int64_t j = 0; j < columns; ++j) column[j] = b[j * b_stride + p];
+    for (int64_t j = 0; j < columns; ++j) column[j] = b[j * b_stride + p];
 #pragma GCC unroll 4
     for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 2
@@ -73,11 +73,9 @@ void dot_tile(const T* a, std::int64_t a_stride, std::int64_t a_step, const T* b
 
 /// The above for m = 1 .. kDotRows rows and any number of columns up to two registers.
 template <class T>
-REEL_INLINE void dot_products(std::int64_t m, const T* a, std::int64_t a_stride, bool a_transposed, const T* b,
-                              std::int64_t b_stride, std::int64_t k, std::int64_t columns, bool load_c, T* c,
-                              std::int64_t c_stride) {
-  using Function = void (*)(const T*, std::int64_t, std::int64_t, const T*, std::int64_t, std::int64_t, std::int64_t,
-                            bool, T*, std::int64_t);
+REEL_INLINE void dot_products(int64_t m, const T* a, int64_t a_stride, bool a_transposed, const T* b, int64_t b_stride,
+                              int64_t k, int64_t columns, bool load_c, T* c, int64_t c_stride) {
+  using Function = void (*)(const T*, int64_t, int64_t, const T*, int64_t, int64_t, int64_t, bool, T*, int64_t);
   static constexpr Function tiles[kDotRows][2] = {{dot_tile<T, 1, 1>, dot_tile<T, 1, 2>},
                                                   {dot_tile<T, 2, 1>, dot_tile<T, 2, 2>},
                                                   {dot_tile<T, 3, 1>, dot_tile<T, 3, 2>},
@@ -86,4 +84,4 @@ REEL_INLINE void dot_products(std::int64_t m, const T* a, std::int64_t a_stride,
                                         columns, load_c, c, c_stride);
 }
 
-}  // namespace reel::cpu::REEL_CPU_ISA
+}  // namespace reel::cpu::REEL_CPU_ISA::product

@@ -3,12 +3,13 @@
 #include <cstdint>
 #include <utility>
 
+#include "reel/backends/cpu/kernel.h"
 #include "reel/backends/cpu/simd.h"
 
 /// The innermost part of the matrix product: a tile of c is held in registers while k runs once from begin to end, so that
 /// every element of c is one fma chain in ascending k. Tiles of all heights and widths do the same per element; which one
 /// computed an element does not show in its bits.
-namespace reel::cpu::REEL_CPU_ISA {
+namespace reel::cpu::REEL_CPU_ISA::product {
 
 /// The tallest tile of one or two registers' width. rows x vectors accumulators, a row of b and one broadcast element of a
 /// must fit the register file (32 registers with AVX-512, else 16).
@@ -25,15 +26,15 @@ inline constexpr int kTileRows =
 /// One tile: c[i, j] = sum over k of a(i, k) b[k, j], from c on if `load_c`; then the bias and ReLU. Strides in elements.
 template <class T>
 struct Tile {
-  std::int64_t k;
+  int64_t k;
   const T* a;
-  std::int64_t a_stride;  // between rows, or between columns, see ALayout
+  int64_t a_stride;  // between rows, or between columns, see ALayout
   const T* b;
-  std::int64_t b_stride;  // between rows
+  int64_t b_stride;  // between rows
   T* c;
-  std::int64_t c_stride;  // between rows
-  std::int64_t columns;   // of c, up to the tile's width
-  const T* bias;          // at the tile's first column, or null
+  int64_t c_stride;  // between rows
+  int64_t columns;   // of c, up to the tile's width
+  const T* bias;     // at the tile's first column, or null
   bool load_c;
   bool relu;
 };
@@ -49,9 +50,9 @@ struct ColumnOfA;
 template <class T, int rows>
 struct ColumnOfA<T, rows, ALayout::columns> {
   const char* p;
-  std::int64_t stride;
-  REEL_INLINE ColumnOfA(const T* a, std::int64_t a_stride)
-      : p(reinterpret_cast<const char*>(a)), stride(a_stride * static_cast<std::int64_t>(sizeof(T))) {}
+  int64_t stride;
+  REEL_INLINE ColumnOfA(const T* a, int64_t a_stride)
+      : p(reinterpret_cast<const char*>(a)), stride(a_stride * static_cast<int64_t>(sizeof(T))) {}
   REEL_INLINE T operator[](int i) const { return reinterpret_cast<const T*>(p)[i]; }
   REEL_INLINE void next() { p += stride; }
 };
@@ -61,8 +62,8 @@ template <class T, int rows>
 struct ColumnOfA<T, rows, ALayout::rows> {
   static constexpr int kPointers = (rows + 2) / 3;
   const char* p[kPointers];
-  std::int64_t stride;
-  REEL_INLINE ColumnOfA(const T* a, std::int64_t a_stride) : stride(a_stride * static_cast<std::int64_t>(sizeof(T))) {
+  int64_t stride;
+  REEL_INLINE ColumnOfA(const T* a, int64_t a_stride) : stride(a_stride * static_cast<int64_t>(sizeof(T))) {
 #pragma GCC unroll 16
     for (int g = 0; g < kPointers; ++g) p[g] = reinterpret_cast<const char*>(a) + 3 * g * stride;
   }
@@ -80,8 +81,9 @@ REEL_INLINE V load_row(const T* p, int v, typename V::Mask mask) {
   return V::load(p + v * V::width);
 }
 
+// Not for the sanitizers: they take minutes to compile it, and the tests put the operands next to unmapped pages instead.
 template <class T, int bytes, int rows, int vectors, ALayout layout, bool masked>
-void compute_tile(const Tile<T>& tile) {
+__attribute__((no_sanitize("address", "undefined"))) void compute_tile(const Tile<T>& tile) {
   using V = Vec<T, bytes>;
   const auto mask = V::first(tile.columns - (vectors - 1) * V::width);
 
@@ -100,7 +102,7 @@ void compute_tile(const Tile<T>& tile) {
 
   ColumnOfA<T, rows, layout> a(tile.a, tile.a_stride);
   const T* b = tile.b;
-  for (std::int64_t k = tile.k; k > 0; --k) {
+  for (int64_t k = tile.k; k > 0; --k) {
     V b_row[vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) b_row[v] = load_row<V, vectors, masked>(b, v, mask);
@@ -159,4 +161,4 @@ template <class T, int bytes, int vectors, ALayout layout, bool masked>
 inline constexpr auto kTiles =
     TileTable<T, bytes, vectors, layout, masked>::make(std::make_integer_sequence<int, kTileRows<vectors>>());
 
-}  // namespace reel::cpu::REEL_CPU_ISA
+}  // namespace reel::cpu::REEL_CPU_ISA::product

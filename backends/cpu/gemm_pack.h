@@ -3,10 +3,11 @@
 #include <cstdint>
 #include <utility>
 
+#include "reel/backends/cpu/kernel.h"
 #include "reel/backends/cpu/simd.h"
 
 /// Rearranges pieces of a matrix so that a tile reads them from consecutive memory.
-namespace reel::cpu::REEL_CPU_ISA {
+namespace reel::cpu::REEL_CPU_ISA::product {
 
 /// The lanes of two registers by position: at(i) < width means lane at(i) of a, otherwise lane at(i) - width of b.
 template <class Pattern, class V, int... i>
@@ -43,7 +44,7 @@ REEL_INLINE Vec<T, 2 * bytes> join(Vec<T, bytes> low, Vec<T, bytes> high) {
 
 /// 16 bytes each of rows `row`, row + step, row + 2 step, ... (no further than `last`) in one register.
 template <class T, int bytes>
-REEL_INLINE Vec<T, bytes> load_rows(const T* p, std::int64_t stride, int row, int step, int last) {
+REEL_INLINE Vec<T, bytes> load_rows(const T* p, int64_t stride, int row, int step, int last) {
   if constexpr (bytes == 16) {
     return Vec<T, 16>::load(p + (row < last ? row : last) * stride);
   } else {
@@ -56,7 +57,7 @@ REEL_INLINE Vec<T, bytes> load_rows(const T* p, std::int64_t stride, int row, in
 /// A block of one register's rows and 16 bytes of columns, transposed: out[c], lane r = p[r * stride + c]. Rows from
 /// `rows` on are not read; their lanes repeat the last row.
 template <class T, int bytes>
-REEL_INLINE void load_transposed(const T* p, std::int64_t stride, int rows, Vec<T, bytes>* out) {
+REEL_INLINE void load_transposed(const T* p, int64_t stride, int rows, Vec<T, bytes>* out) {
   constexpr int lanes = 16 / static_cast<int>(sizeof(T));
   Vec<T, bytes> in[lanes];
 #pragma GCC unroll 4
@@ -76,14 +77,13 @@ REEL_INLINE void load_transposed(const T* p, std::int64_t stride, int rows, Vec<
 
 /// y[c, r] = x[r, c] for x [rows, columns], up to one register of rows.
 template <class T, int bytes, bool full>
-REEL_INLINE void transpose_strip(const T* x, std::int64_t x_stride, int rows, std::int64_t columns, T* y,
-                                 std::int64_t y_stride) {
+REEL_INLINE void transpose_strip(const T* x, int64_t x_stride, int rows, int64_t columns, T* y, int64_t y_stride) {
   using V = Vec<T, bytes>;
   constexpr int lanes = 16 / static_cast<int>(sizeof(T));
   const auto mask = V::first(rows);
   const int height = full ? V::width : rows;
-  const std::int64_t whole = columns / lanes * lanes;
-  for (std::int64_t c = 0; c < whole; c += lanes) {
+  const int64_t whole = columns / lanes * lanes;
+  for (int64_t c = 0; c < whole; c += lanes) {
     V out[lanes];
     load_transposed(x + c, x_stride, height, out);
 #pragma GCC unroll 4
@@ -96,39 +96,39 @@ REEL_INLINE void transpose_strip(const T* x, std::int64_t x_stride, int rows, st
     }
   }
   for (int r = 0; r < height; ++r)
-    for (std::int64_t c = whole; c < columns; ++c) y[c * y_stride + r] = x[r * x_stride + c];
+    for (int64_t c = whole; c < columns; ++c) y[c * y_stride + r] = x[r * x_stride + c];
+}
+
+/// y[c, r] = x[r, c] for x [rows, columns], in strips of `bytes` of rows and smaller ones for the rest.
+template <class T, int bytes = kVectorBytes>
+REEL_INLINE void transpose_strips(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y, int64_t y_stride) {
+  constexpr int width = Vec<T, bytes>::width;
+  for (; rows >= width; rows -= width, x += width * x_stride, y += width)
+    transpose_strip<T, bytes, true>(x, x_stride, width, columns, y, y_stride);
+  if (rows == 0) return;
+  if constexpr (bytes > 16) {
+    transpose_strips<T, bytes / 2>(x, x_stride, rows, columns, y, y_stride);
+  } else {
+    transpose_strip<T, bytes, false>(x, x_stride, static_cast<int>(rows), columns, y, y_stride);
+  }
 }
 
 /// y[c, r] = x[r, c] for x [rows, columns].
 template <class T>
-void transpose(const T* x, std::int64_t x_stride, std::int64_t rows, std::int64_t columns, T* y,
-               std::int64_t y_stride) {
-  constexpr int width = Vec<T>::width;
-  std::int64_t r = 0;
-  for (; r + width <= rows; r += width)
-    transpose_strip<T, kVectorBytes, true>(x + r * x_stride, x_stride, width, columns, y + r, y_stride);
-  if (r == rows) return;
-  const int rest = static_cast<int>(rows - r);
-  x += r * x_stride;
-  y += r;
-  if (rest * static_cast<int>(sizeof(T)) <= 16) {
-    transpose_strip<T, 16, false>(x, x_stride, rest, columns, y, y_stride);
-  } else {
-    transpose_strip<T, kVectorBytes, false>(x, x_stride, rest, columns, y, y_stride);
-  }
+void transpose(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y, int64_t y_stride) {
+  transpose_strips(x, x_stride, rows, columns, y, y_stride);
 }
 
 /// y[r, c] = x[r, c] for x [rows, columns].
 template <class T>
-void copy_rows(const T* x, std::int64_t x_stride, std::int64_t rows, std::int64_t columns, T* y,
-               std::int64_t y_stride) {
+void copy_rows(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y, int64_t y_stride) {
   using V = Vec<T>;
-  const std::int64_t whole = columns / V::width * V::width;
+  const int64_t whole = columns / V::width * V::width;
   const auto mask = V::first(columns - whole);
-  for (std::int64_t r = 0; r < rows; ++r, x += x_stride, y += y_stride) {
-    for (std::int64_t c = 0; c < whole; c += V::width) V::load(x + c).store(y + c);
+  for (int64_t r = 0; r < rows; ++r, x += x_stride, y += y_stride) {
+    for (int64_t c = 0; c < whole; c += V::width) V::load(x + c).store(y + c);
     if (whole < columns) V::load(x + whole, mask).store(y + whole, mask);
   }
 }
 
-}  // namespace reel::cpu::REEL_CPU_ISA
+}  // namespace reel::cpu::REEL_CPU_ISA::product

@@ -2,13 +2,18 @@
 // these bits, whatever the sizes, layouts, neighbours and threads, so nearly all comparisons here are exact.
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <new>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "reel/backends/cpu/cpu.h"
@@ -39,18 +44,19 @@ struct Case {
 template <class T>
 constexpr T kSentinel = static_cast<T>(-12345.5);
 
-/// The contract, where the instruction set has fma ...
+/// sums[j] += a[k] b[k, j] for all j, k by k: the contract, where the instruction set has fma ...
 template <class T>
-__attribute__((target("fma"))) T fused_chain(std::int64_t k, const T* a, std::int64_t a_step, const T* b,
-                                             std::int64_t b_step, T sum) {
-  for (; k > 0; --k, a += a_step, b += b_step) sum = std::fma(*a, *b, sum);
-  return sum;
+__attribute__((target("fma"))) void add_fused(std::int64_t k, const T* a, const T* b, std::vector<T>& sums) {
+  const auto n = static_cast<std::int64_t>(sums.size());
+  for (std::int64_t p = 0; p < k; ++p)
+    for (std::int64_t j = 0; j < n; ++j) sums[j] = std::fma(a[p], b[p * n + j], sums[j]);
 }
 /// ... and where it has none.
 template <class T>
-T plain_chain(std::int64_t k, const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, T sum) {
-  for (; k > 0; --k, a += a_step, b += b_step) sum += *a * *b;
-  return sum;
+void add_rounded_products(std::int64_t k, const T* a, const T* b, std::vector<T>& sums) {
+  const auto n = static_cast<std::int64_t>(sums.size());
+  for (std::int64_t p = 0; p < k; ++p)
+    for (std::int64_t j = 0; j < n; ++j) sums[j] += a[p] * b[p * n + j];
 }
 
 /// Operands and result of a Case. c has sentinels in the pads of its rows, between matrices, and before and after all.
@@ -120,18 +126,23 @@ struct Problem {
 
   /// c by the contract, one chain per element.
   std::vector<T> expected() const {
-    const bool fused = std::strcmp(cpu::isa_name(), "v2") != 0;
-    std::vector<T> result = c;
-    each_element([&](std::int64_t i, std::int64_t r, std::int64_t j) {
-      const T from = shape.accumulate ? c[index(i, r, j)] : T(0);
-      const T* row = a.data() + i * gemm.stride_a + (shape.trans_a ? r : r * gemm.lda);
-      const T* column = b.data() + i * gemm.stride_b + (shape.trans_b ? j * gemm.ldb : j);
-      const std::int64_t a_step = shape.trans_a ? gemm.lda : 1, b_step = shape.trans_b ? 1 : gemm.ldb;
-      T sum = (fused ? fused_chain<T> : plain_chain<T>)(shape.k, row, a_step, column, b_step, from);
-      if (shape.bias) sum += bias[j];
-      if (shape.relu && sum < 0) sum = 0;
-      result[index(i, r, j)] = sum;
-    });
+    const auto add = std::strcmp(cpu::isa_name(), "v2") != 0 ? add_fused<T> : add_rounded_products<T>;
+    const auto [m, n, k] = std::tuple(shape.m, shape.n, shape.k);
+    std::vector<T> result = c, row(k), matrix(k * n), sums(n);
+    for (std::int64_t i = 0; i < shape.batch; ++i) {
+      for (std::int64_t p = 0; p < k; ++p)
+        for (std::int64_t j = 0; j < n; ++j) matrix[p * n + j] = at_b(i, p, j);
+      for (std::int64_t r = 0; r < m; ++r) {
+        for (std::int64_t p = 0; p < k; ++p) row[p] = at_a(i, r, p);
+        T* y = result.data() + index(i, r, 0);
+        for (std::int64_t j = 0; j < n; ++j) sums[j] = shape.accumulate ? y[j] : T(0);
+        add(k, row.data(), matrix.data(), sums);
+        for (std::int64_t j = 0; j < n; ++j) {
+          if (shape.bias) sums[j] += bias[j];
+          y[j] = shape.relu && sums[j] < 0 ? T(0) : sums[j];
+        }
+      }
+    }
     return result;
   }
 };
@@ -209,6 +220,8 @@ TYPED_TEST(GemmTest, EveryElementIsOneChainForLargeSizes) {
       {.m = 130, .n = 140, .k = 1025, .bias = true, .accumulate = true},
       {.m = 1300, .n = 1100, .k = 5, .accumulate = true},
       {.m = 128, .n = 1060, .k = 450},
+      {.m = 80, .n = 170, .k = 1030, .pad_b = 1, .bias = true, .accumulate = true},
+      {.m = 1030, .n = 700, .k = 260, .relu = true},
   };
   for (const Case& shape : cases) {
     this->expect_contract_all_layouts(shape);
@@ -278,6 +291,7 @@ TYPED_TEST(GemmTest, AnyNumberOfThreadsGivesTheSameBits) {
       {.m = 1, .n = 2000, .k = 900},
       {.m = 3000, .n = 1, .k = 900},
       {.m = 20, .n = 30, .k = 40, .batch = 64},
+      {.m = 5000, .n = 3, .k = 90, .bias = true},
   };
   for (const Case& shape : cases) {
     const auto problem = this->random_problem(shape);
@@ -341,6 +355,62 @@ TYPED_TEST(GemmTest, NaNAndInfinityReachExactlyTheElementsThatUseThem) {
       EXPECT_GE(nans, 37);  // ReLU keeps NaN
       EXPECT_LT(nans, 40 * 37);
     }
+}
+
+/// Memory whose first or last byte lies next to a page that may not be touched.
+class GuardedMemory {
+ public:
+  enum class Side { before, after };
+  GuardedMemory(std::size_t bytes, Side side) {
+    const std::size_t page = sysconf(_SC_PAGESIZE), room = (bytes + page - 1) / page * page;
+    size_ = room + 2 * page;
+    base_ = static_cast<char*>(mmap(nullptr, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (base_ == MAP_FAILED || (room > 0 && mprotect(base_ + page, room, PROT_READ | PROT_WRITE) != 0))
+      throw std::bad_alloc();
+    data_ = base_ + page + (side == Side::after ? room - bytes : 0);
+  }
+  ~GuardedMemory() { munmap(base_, size_); }
+  GuardedMemory(const GuardedMemory&) = delete;
+  GuardedMemory& operator=(const GuardedMemory&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  std::size_t size_;
+  char* base_;
+  char* data_;
+};
+
+TYPED_TEST(GemmTest, NoMemoryNextToTheOperandsIsTouched) {
+  using T = TypeParam;
+  using Side = GuardedMemory::Side;
+  const auto guarded = [](const std::vector<T>& x, Side side) {
+    auto memory = std::make_unique<GuardedMemory>(x.size() * sizeof(T), side);
+    if (!x.empty()) std::memcpy(memory->data(), x.data(), x.size() * sizeof(T));
+    return memory;
+  };
+  const Case cases[] = {{.m = 9, .n = 7, .k = 5},       {.m = 1, .n = 33, .k = 19},  {.m = 33, .n = 1, .k = 19},
+                        {.m = 3, .n = 21, .k = 70},     {.m = 70, .n = 3, .k = 7},   {.m = 31, .n = 47, .k = 129},
+                        {.m = 100, .n = 99, .k = 45},   {.m = 6, .n = 65, .k = 999}, {.m = 290, .n = 333, .k = 611},
+                        {.m = 611, .n = 290, .k = 333}, {.m = 15, .n = 16, .k = 17}, {.m = 2, .n = 700, .k = 301}};
+  for (Case shape : cases)
+    for (const bool trans_a : {false, true})
+      for (const bool trans_b : {false, true})
+        for (const Side side : {Side::before, Side::after}) {
+          shape.trans_a = trans_a, shape.trans_b = trans_b, shape.bias = true;
+          auto problem = this->random_problem(shape);
+          const auto a = guarded(problem.a, side), b = guarded(problem.b, side), bias = guarded(problem.bias, side);
+          const auto c = guarded(std::vector<T>(shape.m * shape.n), side);
+          problem.gemm.a = a->data(), problem.gemm.b = b->data(), problem.gemm.bias = bias->data();
+          problem.gemm.c = c->data();
+
+          backend(Device::cpu()).gemm(problem.gemm);
+
+          const std::vector<T> want = problem.compute();
+          const T* got = static_cast<const T*>(c->data());
+          for (std::int64_t r = 0; r < shape.m; ++r)
+            ASSERT_EQ(std::memcmp(got + r * shape.n, &want[problem.index(0, r, 0)], shape.n * sizeof(T)), 0)
+                << problem.shape.str() << " row " << r;
+        }
 }
 
 TYPED_TEST(GemmTest, SumOfNothingIsTheBias) {
