@@ -101,6 +101,30 @@ ParameterState::~ParameterState() {
   }
 }
 
+namespace {
+thread_local constinit ParameterCloning* cloning = nullptr;
+}
+
+ParameterCloning::ParameterCloning() : outer_(cloning) { cloning = this; }
+ParameterCloning::~ParameterCloning() { cloning = outer_; }
+
+std::shared_ptr<ParameterState> ParameterCloning::copy_of(const std::shared_ptr<ParameterState>& state) {
+  if (state == nullptr) return nullptr;
+  std::shared_ptr<ParameterState>& copy = copies_[state.get()];
+  if (copy == nullptr) {
+    copy = std::make_shared<ParameterState>(copied(state->value, state->value.dtype()));
+    copy->name = state->name;
+    copy->group = state->group;
+    copy->trainable = state->trainable;
+    copies_.emplace(copy.get(), copy);  // a copy that is copied on its way to its place is itself
+  }
+  return copy;
+}
+
+std::shared_ptr<ParameterState> shared_or_cloned(const std::shared_ptr<ParameterState>& state) {
+  return cloning == nullptr ? state : cloning->copy_of(state);
+}
+
 FlatBuffer& home_of(ParameterState& parameter) {
   if (parameter.home == nullptr) {
     // The value stays where it is: a buffer of one.

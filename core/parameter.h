@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,25 @@ struct ParameterState {
   ParameterState& operator=(const ParameterState&) = delete;
 };
 
+/// While one of these is alive, copies of handles made in its thread are handles to copies: a model that is copied member by
+/// member becomes an independent one. The same parameter gives the same copy. See nn::clone.
+class REEL_API ParameterCloning {
+ public:
+  ParameterCloning();
+  ~ParameterCloning();
+  ParameterCloning(const ParameterCloning&) = delete;
+  ParameterCloning& operator=(const ParameterCloning&) = delete;
+
+  /// The copy of a parameter: its value, name, group and whether it is trained, without its gradient.
+  std::shared_ptr<ParameterState> copy_of(const std::shared_ptr<ParameterState>& state);
+
+ private:
+  ParameterCloning* outer_;
+  std::map<const ParameterState*, std::shared_ptr<ParameterState>> copies_;
+};
+/// `state`, or its copy while parameters are being cloned.
+REEL_API std::shared_ptr<ParameterState> shared_or_cloned(const std::shared_ptr<ParameterState>& state);
+
 }  // namespace detail
 
 /// A tensor that is learnt: a handle to value, gradient, name, group and whether it is trained. Copies of a handle are the
@@ -44,6 +64,8 @@ struct ParameterState {
 class REEL_API Parameter {
  public:
   Parameter() = default;
+  Parameter(const Parameter& other) : state_(detail::shared_or_cloned(other.state_)) {}
+  Parameter& operator=(const Parameter& other) = default;
   /// Starts with a copy of `initial` (floating dtype). Throws DTypeError.
   explicit Parameter(const Tensor& initial, std::string name = "", SourceLocation where = SourceLocation::current());
 
