@@ -1,0 +1,127 @@
+#include "reel/nn/initialize.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reel/core/error.h"
+#include "reel/core/tape.h"
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/create.h"
+
+namespace reel::nn::init {
+
+namespace {
+
+TensorOptions like(const Parameter& parameter) { return {.dtype = parameter.dtype(), .device = parameter.device()}; }
+
+struct Fans {
+  double in, out;
+};
+
+Fans fans_of(const Parameter& weight, SourceLocation where) {
+  const Shape& shape = weight.shape();
+  if (shape.rank() < 2) throw ShapeError("init: a weight must have shape [out, in, ...], got " + shape.str(), where);
+  double kernel = 1;
+  for (int i = 2; i < shape.rank(); ++i) kernel *= static_cast<double>(shape[i]);
+  return {static_cast<double>(shape[1]) * kernel, static_cast<double>(shape[0]) * kernel};
+}
+
+// A uniform distribution within b has variance b^2 / 3.
+void uniform_of_variance(const Parameter& weight, double variance, Source source, SourceLocation where) {
+  const double bound = std::sqrt(3 * variance);
+  uniform(weight, -bound, bound, source, where);
+}
+
+double dot(const double* a, const double* b, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+// Gram and Schmidt, each row twice, which is enough for orthogonality to rounding (Giraud et al. 2005). Norms are positive,
+// so that rows of normal numbers become uniformly distributed.
+void orthonormalise(std::vector<double>& rows, std::int64_t count, std::int64_t width) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    double* row = rows.data() + i * width;
+    for (int pass = 0; pass < 2; ++pass) {
+      for (std::int64_t j = 0; j < i; ++j) {
+        const double* other = rows.data() + j * width;
+        const double along = dot(row, other, width);
+        for (std::int64_t k = 0; k < width; ++k) row[k] -= along * other[k];
+      }
+      const double norm = std::sqrt(dot(row, row, width));
+      for (std::int64_t k = 0; k < width; ++k) row[k] /= norm;
+    }
+  }
+}
+
+}  // namespace
+
+Tensor Source::uniform(const Shape& shape, TensorOptions options) const {
+  return generator_ != nullptr ? rand(shape, *generator_, options) : rand(shape, options);
+}
+Tensor Source::normal(const Shape& shape, TensorOptions options) const {
+  return generator_ != nullptr ? randn(shape, *generator_, options) : randn(shape, options);
+}
+
+void zeros(Parameter parameter, SourceLocation where) { constant(std::move(parameter), 0, where); }
+
+void constant(Parameter parameter, double value, SourceLocation where) {
+  parameter.set_value(full(parameter.shape(), value, like(parameter), where), where);
+}
+
+void uniform(Parameter parameter, double low, double high, Source source, SourceLocation where) {
+  untaped([&] { parameter.set_value(source.uniform(parameter.shape(), like(parameter)) * (high - low) + low, where); });
+}
+
+void normal(Parameter parameter, double mean, double deviation, Source source, SourceLocation where) {
+  untaped([&] { parameter.set_value(source.normal(parameter.shape(), like(parameter)) * deviation + mean, where); });
+}
+
+void lecun_uniform(Parameter weight, Source source, SourceLocation where) {
+  uniform_of_variance(weight, 1 / fans_of(weight, where).in, source, where);
+}
+void lecun_normal(Parameter weight, Source source, SourceLocation where) {
+  normal(weight, 0, std::sqrt(1 / fans_of(weight, where).in), source, where);
+}
+
+void he_uniform(Parameter weight, Source source, SourceLocation where) {
+  uniform_of_variance(weight, 2 / fans_of(weight, where).in, source, where);
+}
+void he_normal(Parameter weight, Source source, SourceLocation where) {
+  normal(weight, 0, std::sqrt(2 / fans_of(weight, where).in), source, where);
+}
+
+void glorot_uniform(Parameter weight, Source source, SourceLocation where) {
+  const Fans fans = fans_of(weight, where);
+  uniform_of_variance(weight, 2 / (fans.in + fans.out), source, where);
+}
+void glorot_normal(Parameter weight, Source source, SourceLocation where) {
+  const Fans fans = fans_of(weight, where);
+  normal(weight, 0, std::sqrt(2 / (fans.in + fans.out)), source, where);
+}
+
+void kaiming_uniform(Parameter weight, double a, Source source, SourceLocation where) {
+  uniform_of_variance(weight, 2 / ((1 + a * a) * fans_of(weight, where).in), source, where);
+}
+
+void orthogonal(Parameter weight, double gain, Source source, SourceLocation where) {
+  fans_of(weight, where);  // checks the rank
+  const Shape shape = weight.shape();
+  const std::int64_t out = shape[0], in = out == 0 ? 0 : shape.size() / out;
+  const bool wide = out <= in;
+  const std::int64_t count = wide ? out : in, width = wide ? in : out;
+  std::vector<double> rows = source.normal({count, width}, {.dtype = f64}).to_vector<double>();
+  orthonormalise(rows, count, width);
+
+  std::vector<double> values(rows.size());
+  for (std::int64_t i = 0; i < out; ++i)
+    for (std::int64_t j = 0; j < in; ++j) values[i * in + j] = gain * rows[wide ? i * width + j : j * width + i];
+  weight.set_value(from_vector(values, shape, where), where);
+}
+
+double layer_bound(const Parameter& weight, SourceLocation where) { return 1 / std::sqrt(fans_of(weight, where).in); }
+
+}  // namespace reel::nn::init

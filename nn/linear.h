@@ -1,0 +1,38 @@
+#pragma once
+
+#include "reel/core/ragged.h"
+#include "reel/nn/module.h"
+
+namespace reel::nn {
+
+struct LinearOptions {
+  std::int64_t in = 0;   // at least 1
+  std::int64_t out = 0;  // at least 1
+  bool bias = true;
+  Parameter weight = {};  // another module's, to be shared (tied weights); not given: one of its own
+};
+
+/// y = x weight^T + bias, over the last axis: x [..., in] gives [..., out]; a Ragged per row. Starts as PyTorch's: weight
+/// and bias uniform within 1 / sqrt(in).
+class REEL_API Linear : public Module {
+ public:
+  using Options = LinearOptions;
+
+  /// Throw Error or ShapeError for sizes below 1 or a shared weight that is not [out, in].
+  explicit Linear(const LinearOptions& options, SourceLocation where = SourceLocation::current());
+  Linear(Module* parent, std::string name, const LinearOptions& options,
+         SourceLocation where = SourceLocation::current());
+
+  Tensor operator()(const Tensor& x, SourceLocation where = SourceLocation::current()) const;
+  Ragged operator()(const Ragged& x, SourceLocation where = SourceLocation::current()) const;
+
+  const Parameter& weight() const { return weight_; }  // [out, in]
+  const Parameter& bias() const { return bias_; }      // [out], or undefined
+
+ private:
+  void build(const LinearOptions& options, SourceLocation where);
+
+  Parameter weight_, bias_;
+};
+
+}  // namespace reel::nn
