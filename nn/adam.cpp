@@ -1,0 +1,68 @@
+#include <cmath>
+#include <utility>
+
+#include "reel/nn/layer.h"
+#include "reel/nn/optimizer.h"
+
+namespace reel::nn {
+
+namespace detail {
+
+namespace {
+
+const AdamOptions& checked(const char* kind, const AdamOptions& options, SourceLocation where) {
+  const auto check = [&](bool good, const char* what, double got) {
+    require(good, kind, what, std::to_string(got), where);
+  };
+  check(options.beta1 >= 0 && options.beta1 < 1, "beta1 in [0, 1)", options.beta1);
+  check(options.beta2 >= 0 && options.beta2 < 1, "beta2 in [0, 1)", options.beta2);
+  check(options.eps >= 0, "eps >= 0", options.eps);
+  check(options.weight_decay >= 0, "weight_decay >= 0", options.weight_decay);
+  return options;
+}
+
+}  // namespace
+
+AdamBase::AdamBase(const char* kind, const char* call, std::vector<Parameter> parameters, const AdamOptions& options,
+                   bool decoupled, SourceLocation where)
+    : Optimizer(kind, call, {"m", "v"}, std::move(parameters), checked(kind, options, where).lr, options.weight_decay,
+                where),
+      beta1_(options.beta1),
+      beta2_(options.beta2),
+      epsilon_(options.eps),
+      decoupled_(decoupled) {}
+
+void AdamBase::update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) {
+  ranges_.clear();
+  for (const Piece& piece : pieces) {
+    const double t = static_cast<double>(piece.steps + 1);
+    ranges_.push_back({.begin = piece.begin,
+                       .end = piece.end,
+                       .rate = piece.rate,
+                       .step_size = piece.rate / (1 - std::pow(beta1_, t)),
+                       .root_correction2 = std::sqrt(1 - std::pow(beta2_, t)),
+                       .beta1 = beta1_,
+                       .beta2 = beta2_,
+                       .epsilon = epsilon_,
+                       .decay = piece.decay,
+                       .decoupled = decoupled_});
+  }
+  backend(w.device).adam(ranges_.data(), static_cast<std::int64_t>(ranges_.size()), w, g, part.buffers[0].array(),
+                         part.buffers[1].array());
+}
+
+}  // namespace detail
+
+Adam::Adam(std::vector<Parameter> parameters, const AdamOptions& options, SourceLocation where)
+    : AdamBase("Adam", "Adam::step", std::move(parameters), options, false, where) {}
+
+AdamW::AdamW(std::vector<Parameter> parameters, const AdamWOptions& options, SourceLocation where)
+    : AdamBase("AdamW", "AdamW::step", std::move(parameters),
+               {.lr = options.lr,
+                .beta1 = options.beta1,
+                .beta2 = options.beta2,
+                .eps = options.eps,
+                .weight_decay = options.weight_decay},
+               true, where) {}
+
+}  // namespace reel::nn

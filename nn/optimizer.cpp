@@ -1,0 +1,287 @@
+#include "reel/nn/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "reel/core/error.h"
+#include "reel/ops/create.h"
+
+namespace reel::nn {
+
+using reel::detail::FlatBuffer;
+using reel::detail::ParameterState;
+
+namespace {
+
+constexpr std::int64_t kNormChunk = std::int64_t{1} << 20;  // gradients squared at a time, in double
+
+// Elements [low, high) of a flat buffer.
+Array stretch(const Tensor& flat, std::int64_t low, std::int64_t high) {
+  Array array = flat.array();
+  array.data = static_cast<char*>(array.data) + low * static_cast<std::int64_t>(size_of(array.dtype));
+  array.size = array.shape[0] = high - low;
+  return array;
+}
+
+// Each parameter once, all of them in flat buffers.
+std::vector<Parameter> prepared(const char* kind, const std::vector<Parameter>& parameters, SourceLocation where) {
+  std::vector<Parameter> unique, loose;
+  std::set<const void*> seen;
+  for (const Parameter& parameter : parameters) {
+    if (!parameter.defined()) throw Error(std::string(kind) + ": every parameter must be defined", where);
+    if (!seen.insert(parameter.state().get()).second) continue;
+    unique.push_back(parameter);
+    if (parameter.state()->home == nullptr) loose.push_back(parameter);
+  }
+  if (!loose.empty()) flatten_parameters(loose, where);
+  return unique;
+}
+
+double sum_of_squares(const Tensor& flat, std::int64_t low, std::int64_t high) {
+  Ops& ops = backend(flat.device());
+  double total = 0;
+  for (std::int64_t begin = low; begin < high; begin += kNormChunk) {
+    const std::int64_t count = std::min(kNormChunk, high - begin);
+    Tensor squares = empty({count}, {.dtype = f64, .device = flat.device()});
+    Tensor sum = empty({1}, {.dtype = f64, .device = flat.device()});
+    ops.copy(stretch(flat, begin, begin + count), squares.array());
+    ops.binary(BinaryOp::mul, {.array = &squares.array()}, {.array = &squares.array()}, squares.array());
+    ops.reduce(ReduceOp::sum, squares.array(), sum.array(), nullptr);
+    total += sum.item();
+  }
+  return total;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const char* kind, const char* call, std::vector<const char*> buffers,
+                     std::vector<Parameter> parameters, Schedule rate, double decay, SourceLocation where)
+    : kind_(kind),
+      call_(call),
+      buffer_names_(std::move(buffers)),
+      parameters_(prepared(kind, parameters, where)),
+      rate_(std::move(rate)),
+      decay_(decay),
+      counts_(parameters_.size(), 0) {}
+
+Optimizer::~Optimizer() = default;
+
+void Optimizer::group(const std::string& name, GroupOptions options, SourceLocation where) {
+  const auto in_group = [&](const Parameter& parameter) { return parameter.group() == name; };
+  if (name.empty() || std::none_of(parameters_.begin(), parameters_.end(), in_group))
+    throw Error(std::string(kind_) + ": a parameter in group '" + name + "' is required (Module::set_group), got none",
+                where);
+  if (options.weight_decay && !(*options.weight_decay >= 0))
+    throw Error(std::string(kind_) + ": weight_decay >= 0 is required", where);
+  const auto known = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.name == name; });
+  if (known != groups_.end()) known->options = std::move(options);
+  else groups_.push_back({name, std::move(options)});
+}
+
+// --- where parameters are ---------------------------------------------------------------------------------------------
+
+// Makes the parts, or checks that the parameters are where they were.
+void Optimizer::lay_out(SourceLocation where) {
+  bool moved = parts_.empty();
+  std::string name;
+  for (const Part& part : parts_)
+    for (std::size_t i = 0; i < part.members.size(); ++i) {
+      const ParameterState& state = *parameters_[part.members[i]].state();
+      if (state.home == part.home && state.offset == part.offsets[i]) continue;
+      moved = true;
+      name = state.name;
+    }
+  if (!moved) return;
+  if (steps_ > 0)
+    throw Error(std::string(call_) + ": the parameters must be where they were at the first step, but '" + name +
+                    "' has moved (by Module::to, or into a larger model); make the optimiser after moving them",
+                where);
+
+  parts_.clear();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& home = parameters_[i].state()->home;
+    auto part = std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.home == home; });
+    if (part == parts_.end()) part = parts_.insert(part, Part{.home = home, .low = home->values.size()});
+    part->members.push_back(i);
+  }
+  for (Part& part : parts_) {
+    const auto offset = [&](std::size_t i) { return parameters_[i].state()->offset; };
+    std::sort(part.members.begin(), part.members.end(), [&](auto a, auto b) { return offset(a) < offset(b); });
+    for (const std::size_t i : part.members) {
+      part.offsets.push_back(offset(i));
+      part.low = std::min(part.low, offset(i));
+      part.high = std::max(part.high, offset(i) + parameters_[i].size());
+    }
+    part.high = std::max(part.low, part.high);
+    const TensorOptions like{.dtype = part.home->values.dtype(), .device = part.home->values.device()};
+    for (std::size_t b = 0; b < buffer_names_.size(); ++b) part.buffers.push_back(zeros({part.high - part.low}, like));
+  }
+}
+
+// Neighbours that take the same step become one piece.
+void Optimizer::find_pieces(const Part& part, double rate) {
+  pieces_.clear();
+  std::size_t last_index = 0;  // in home
+  for (std::size_t k = 0; k < part.members.size(); ++k) {
+    const std::size_t i = part.members[k];
+    const Parameter& parameter = parameters_[i];
+    if (!takes_part(parameter) || parameter.size() == 0) continue;
+    const std::int64_t begin = part.offsets[k] - part.low;
+    Piece piece{begin, begin + parameter.size(), counts_[i], rate, decay_};
+    for (const Group& group : groups_) {
+      if (group.name != parameter.group()) continue;
+      if (group.options.lr) piece.rate = group.rate;
+      piece.decay = group.options.weight_decay.value_or(decay_);
+    }
+    const std::size_t index = parameter.state()->index;
+    const bool joins = !pieces_.empty() && index == last_index + 1 && keeps_zeros() &&
+                       pieces_.back().steps == piece.steps && pieces_.back().rate == piece.rate &&
+                       pieces_.back().decay == piece.decay;
+    if (joins) pieces_.back().end = piece.end;
+    else pieces_.push_back(piece);
+    last_index = index;
+  }
+}
+
+// --- steps ------------------------------------------------------------------------------------------------------------
+
+void Optimizer::step(SourceLocation where) {
+  lay_out(where);
+  const double rate = rate_(steps_, where);
+  for (Group& group : groups_)
+    if (group.options.lr) group.rate = (*group.options.lr)(steps_, where);
+  for (const Parameter& parameter : parameters_)
+    if (takes_part(parameter)) parameter.state()->value.note_write(call_, where);
+
+  for (Part& part : parts_) {
+    find_pieces(part, rate);
+    if (pieces_.empty()) continue;
+    update(pieces_, part, stretch(part.home->values, part.low, part.high),
+           stretch(part.home->gradients, part.low, part.high));
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (takes_part(parameters_[i])) ++counts_[i];
+  zero_gradients();
+  ++steps_;
+}
+
+void Optimizer::zero_gradients() {
+  for (Parameter& parameter : parameters_) parameter.clear_gradient();
+}
+
+double Optimizer::clip_gradients(double max_norm, SourceLocation where) {
+  if (!(max_norm > 0)) throw Error("clip_gradients: max_norm > 0 is required, got " + std::to_string(max_norm), where);
+  double sum = 0;
+  const auto for_each = [&](auto&& visit) {
+    for (const Parameter& parameter : parameters_) {
+      if (!takes_part(parameter)) continue;
+      const ParameterState& state = *parameter.state();
+      visit(state.home->gradients, state.offset, state.offset + parameter.size());
+    }
+  };
+  for_each([&](const Tensor& flat, std::int64_t low, std::int64_t high) { sum += sum_of_squares(flat, low, high); });
+  const double norm = std::sqrt(sum);
+  const double scale = max_norm / (norm + 1e-6);
+  if (scale < 1)
+    for_each([&](const Tensor& flat, std::int64_t low, std::int64_t high) {
+      const Array g = stretch(flat, low, high);
+      backend(flat.device()).binary(BinaryOp::mul, {.array = &g}, {.scalar = scale}, g);
+    });
+  return norm;
+}
+
+void Optimizer::observe(double score) {
+  rate_.observe(score);
+  for (Group& group : groups_)
+    if (group.options.lr) group.options.lr->observe(score);
+}
+
+// --- checkpoints ------------------------------------------------------------------------------------------------------
+
+// The parameters' names, with a number where one is missing or there twice.
+std::vector<std::string> Optimizer::names() const {
+  std::vector<std::string> names;
+  std::set<std::string> taken;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    std::string name = parameters_[i].name();
+    if (name.empty() || !taken.insert(name).second) name += "#" + std::to_string(i);
+    names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<double> Optimizer::schedule_states() const {
+  std::vector<double> all = rate_.state();
+  for (const Group& group : groups_) {
+    if (!group.options.lr) continue;
+    const std::vector<double> more = group.options.lr->state();
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
+void Optimizer::load_schedule_states(const std::vector<double>& all, SourceLocation where) {
+  auto next = all.begin();
+  const auto load = [&](Schedule& schedule) {
+    const auto end = next + static_cast<std::ptrdiff_t>(schedule.state().size());
+    schedule.load_state({next, end}, where);
+    next = end;
+  };
+  load(rate_);
+  for (Group& group : groups_)
+    if (group.options.lr) load(*group.options.lr);
+}
+
+std::vector<NamedTensor> Optimizer::state() {
+  lay_out(SourceLocation{});
+  std::vector<std::int64_t> counts{steps_};
+  counts.insert(counts.end(), counts_.begin(), counts_.end());
+  std::vector<NamedTensor> all{{"steps", from_vector(counts)}};
+  if (const auto schedules = schedule_states(); !schedules.empty())
+    all.push_back({"schedules", from_vector(schedules)});
+  const std::vector<std::string> name = names();
+  for (std::size_t b = 0; b < buffer_names_.size(); ++b)
+    for (const Part& part : parts_)
+      for (std::size_t k = 0; k < part.members.size(); ++k) {
+        const std::size_t i = part.members[k];
+        all.push_back({std::string(buffer_names_[b]) + "." + name[i],
+                       reel::detail::view(part.buffers[b], part.offsets[k] - part.low, parameters_[i].shape(),
+                                          parameters_[i].value().array().strides)});
+      }
+  return all;
+}
+
+void Optimizer::load_state(const std::vector<NamedTensor>& given, SourceLocation where) {
+  const std::string what = std::string(kind_) + "::load_state: ";
+  const std::vector<NamedTensor> mine = state();
+  if (given.size() != mine.size())
+    throw Error(what + std::to_string(mine.size()) + " tensors are required, got " + std::to_string(given.size()),
+                where);
+  for (std::size_t i = 0; i < mine.size(); ++i)
+    if (given[i].name != mine[i].name || !(given[i].tensor.shape() == mine[i].tensor.shape()) ||
+        given[i].tensor.dtype() != mine[i].tensor.dtype())
+      throw Error(what + mine[i].name + " " + mine[i].tensor.shape().str() + " is required, got " + given[i].name +
+                      " " + given[i].tensor.shape().str(),
+                  where);
+  const std::vector<std::int64_t> counts = given[0].tensor.to_vector<std::int64_t>();
+  for (const std::int64_t count : counts)
+    if (count < 0 || count > counts[0]) throw Error(what + "counts from 0 to that of all steps are required", where);
+  if (const std::vector<double> before = schedule_states(); !before.empty()) {
+    try {
+      load_schedule_states(given[1].tensor.to_vector<double>(), where);
+    } catch (...) {
+      load_schedule_states(before, where);
+      throw;
+    }
+  }
+  for (std::size_t i = 1; i < mine.size(); ++i) {
+    Tensor target = mine[i].tensor;
+    if (mine[i].name != "schedules") target.copy_(given[i].tensor, where);
+  }
+  steps_ = counts[0];
+  std::copy(counts.begin() + 1, counts.end(), counts_.begin());
+}
+
+}  // namespace reel::nn

@@ -1,0 +1,196 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reel/core/ops.h"
+#include "reel/core/parameter.h"
+#include "reel/nn/named_tensor.h"
+#include "reel/nn/schedule.h"
+
+namespace reel::nn {
+
+/// What a group of parameters has of its own; not given: as the others.
+struct GroupOptions {
+  std::optional<Schedule> lr = {};
+  std::optional<double> weight_decay = {};
+};
+
+/// What optimisers have in common. Their state lies parallel to the parameters' flat buffers, so that a step is one kernel
+/// per buffer. A parameter that no sweep has reached since the last step is left alone, with its state; so is one that is
+/// not trainable. For one thread.
+class REEL_API Optimizer {
+ public:
+  virtual ~Optimizer();
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Changes the parameters by their gradients and clears these. Counts as a write to each parameter that it changes.
+  /// Throws Error if parameters have moved in memory since the first step (Module::to).
+  void step(SourceLocation where = SourceLocation::current());
+
+  /// Scales all gradients by max_norm / (norm + 1e-6) if that is below 1, where norm is the square root of the sum of all
+  /// their squares, summed in double; returns norm. If it is NaN nothing is scaled, so that the NaN shows; if it is
+  /// infinite, what was infinite becomes NaN. Throws Error unless max_norm > 0.
+  double clip_gradients(double max_norm, SourceLocation where = SourceLocation::current());
+
+  /// Forgets gradients without a step.
+  void zero_gradients();
+
+  /// Gives the parameters of this group (Module::set_group) a rate or a decay of their own. Throws Error if no parameter
+  /// is in the group, or for a negative decay.
+  void group(const std::string& name, GroupOptions options, SourceLocation where = SourceLocation::current());
+
+  /// Replaces the learning rate of parameters without one of their group's.
+  void set_rate(Schedule rate) { rate_ = std::move(rate); }
+  /// What the next step uses.
+  double rate() const { return rate_(steps_); }
+  /// Tells the schedules of a result on held-out data (Schedule::observe).
+  void observe(double score);
+
+  /// Calls of step() so far, resumed runs included.
+  std::int64_t steps() const { return steps_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  /// "Adam"
+  const char* kind() const { return kind_; }
+
+  /// Everything that the next step depends on beside parameters and options: counts, schedules' states, and buffers, which
+  /// are given as views. For checkpoints.
+  std::vector<NamedTensor> state();
+  /// Takes over what state() of an optimiser made in the same way gave. Throws Error, and changes nothing, if names, sizes
+  /// or counts do not fit.
+  void load_state(const std::vector<NamedTensor>& state, SourceLocation where = SourceLocation::current());
+
+ protected:
+  /// Elements [begin, end) of a part, with padding between them, that take the same step.
+  struct Piece {
+    std::int64_t begin, end;
+    std::int64_t steps;  // that were made before this one
+    double rate, decay;
+  };
+  /// The stretch of a flat buffer in which the parameters lie, with the optimiser's buffers parallel to it.
+  struct Part {
+    std::shared_ptr<reel::detail::FlatBuffer> home;
+    std::int64_t low = 0, high = 0;          // of home's elements
+    std::vector<std::size_t> members = {};   // indices into parameters(), by place
+    std::vector<std::int64_t> offsets = {};  // of the members in home, when the part was made
+    std::vector<Tensor> buffers = {};        // [high - low] each
+  };
+
+  /// `call` is "Adam::step"; `buffers` are names. Both are string constants.
+  Optimizer(const char* kind, const char* call, std::vector<const char*> buffers, std::vector<Parameter> parameters,
+            Schedule rate, double decay, SourceLocation where);
+
+  /// w and g are the part's stretch of values and gradients.
+  virtual void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) = 0;
+  /// Whether zeros between parameters stay zeros in a step, so that it may run across them.
+  virtual bool keeps_zeros() const { return true; }
+
+ private:
+  struct Group {
+    std::string name;
+    GroupOptions options;
+    double rate = 0;  // of this step
+  };
+
+  void lay_out(SourceLocation where);
+  void find_pieces(const Part& part, double rate);
+  bool takes_part(const Parameter& parameter) const { return parameter.has_gradient() && parameter.trainable(); }
+  std::vector<std::string> names() const;
+  std::vector<double> schedule_states() const;
+  void load_schedule_states(const std::vector<double>& all, SourceLocation where);
+
+  const char* kind_;
+  const char* call_;
+  std::vector<const char*> buffer_names_;
+  std::vector<Parameter> parameters_;
+  Schedule rate_;
+  double decay_;
+  std::vector<Group> groups_;
+  std::int64_t steps_ = 0;
+  std::vector<std::int64_t> counts_;  // steps of each parameter
+  std::vector<Part> parts_;
+  std::vector<Piece> pieces_;  // kept from step to step, as a steady step allocates nothing
+};
+
+struct SgdOptions {
+  Schedule lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  bool nesterov = false;  // needs momentum > 0 and dampening 0
+  double weight_decay = 0;
+};
+
+/// g += weight_decay w; u = momentum u + (1 - dampening) g (at first u = g); w -= lr u, or lr (g + momentum u) by Nesterov.
+class REEL_API SGD : public Optimizer {
+ public:
+  using Options = SgdOptions;
+  /// Throws Error for options out of range.
+  explicit SGD(std::vector<Parameter> parameters, SgdOptions options = {},
+               SourceLocation where = SourceLocation::current());
+
+ private:
+  void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) override;
+
+  double momentum_, dampening_;
+  bool nesterov_;
+  std::vector<SgdRange> ranges_;
+};
+
+struct AdamOptions {
+  Schedule lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+};
+
+namespace detail {
+class REEL_API AdamBase : public Optimizer {
+ protected:
+  AdamBase(const char* kind, const char* call, std::vector<Parameter> parameters, const AdamOptions& options,
+           bool decoupled, SourceLocation where);
+
+ private:
+  void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) override;
+  bool keeps_zeros() const override { return epsilon_ > 0; }
+
+  double beta1_, beta2_, epsilon_;
+  bool decoupled_;
+  std::vector<AdamRange> ranges_;
+};
+}  // namespace detail
+
+/// g += weight_decay w; m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; in its step t a parameter moves by
+/// w -= lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps). Kingma and Ba 2015, "Adam".
+class REEL_API Adam : public detail::AdamBase {
+ public:
+  using Options = AdamOptions;
+  /// Throws Error for options out of range.
+  explicit Adam(std::vector<Parameter> parameters, const AdamOptions& options = {},
+                SourceLocation where = SourceLocation::current());
+};
+
+struct AdamWOptions {
+  Schedule lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 1e-2;
+};
+
+/// Adam where the decay is apart from the gradient: w -= lr weight_decay w. Loshchilov and Hutter 2019, "Decoupled Weight
+/// Decay Regularization".
+class REEL_API AdamW : public detail::AdamBase {
+ public:
+  using Options = AdamWOptions;
+  /// Throws Error for options out of range.
+  explicit AdamW(std::vector<Parameter> parameters, const AdamWOptions& options = {},
+                 SourceLocation where = SourceLocation::current());
+};
+
+}  // namespace reel::nn
