@@ -1,0 +1,210 @@
+#include "reel/nn/checkpoint.h"
+
+#include <bit>
+#include <map>
+#include <utility>
+
+#include "reel/core/random.h"
+#include "reel/core/tape.h"
+#include "reel/nn/safetensors.h"
+#include "reel/nn/safetensors_header.h"
+#include "reel/ops/create.h"
+
+namespace reel::nn {
+
+namespace {
+
+using safetensors::Entry;
+using safetensors::Reader;
+using safetensors::shown;
+
+// No module's name begins with it, so that a file of training is also one of its module.
+constexpr char kOfTraining = '@';
+constexpr const char* kCall = "nn::load";
+
+std::vector<NamedTensor> tensors_of(const Module& module) {
+  std::vector<NamedTensor> all;
+  for (const NamedParameter& named : module.named_parameters()) all.push_back({named.name, named.parameter.value()});
+  for (const NamedBuffer& named : module.named_buffers()) all.push_back({named.name, named.buffer.value()});
+  return all;
+}
+
+std::vector<NamedTensor> prefixed(const std::string& prefix, std::vector<NamedTensor> tensors) {
+  for (NamedTensor& named : tensors) named.name = kOfTraining + prefix + named.name;
+  return tensors;
+}
+
+Tensor random_tensor() {
+  const PhiloxState state = random_state();
+  return from_vector<std::int64_t>({std::bit_cast<std::int64_t>(state.seed), std::bit_cast<std::int64_t>(state.stream),
+                                    std::bit_cast<std::int64_t>(state.counter)});
+}
+
+// --- writing ----------------------------------------------------------------------------------------------------------
+
+void write(const std::vector<NamedTensor>& tensors, const std::string& path, const safetensors::Metadata& metadata,
+           SourceLocation where) {
+  std::vector<Tensor> host;  // keeps what was copied alive
+  std::vector<safetensors::Source> sources;
+  for (const NamedTensor& named : tensors) {
+    Tensor x = reel::detail::transferred(named.tensor, Device::cpu());
+    if (!x.is_contiguous()) x = reel::detail::copied(x, x.dtype());
+    sources.push_back({named.name, x.dtype(), x.shape(), x.array().data});
+    host.push_back(std::move(x));
+  }
+  safetensors::write(path, sources, metadata, where);
+}
+
+// --- reading ----------------------------------------------------------------------------------------------------------
+
+std::string described(DType dtype, const Shape& shape) { return std::string(name_of(dtype)) + " " + shape.str(); }
+
+// What of `wanted` the file has, and what it has besides. Entries of training are nobody's.
+LoadReport compare(const Reader& file, const std::vector<NamedTensor>& wanted, bool all_entries) {
+  LoadReport report;
+  std::map<std::string, bool> known;
+  for (const NamedTensor& named : wanted) {
+    known[named.name] = true;
+    const Entry* entry = file.find(named.name);
+    if (entry == nullptr) report.missing.push_back(named.name);
+    else if (entry->dtype == named.tensor.dtype() && entry->shape == named.tensor.shape())
+      report.loaded.push_back(named.name);
+    else
+      report.mismatched.push_back(shown(named.name) + " must be " +
+                                  described(named.tensor.dtype(), named.tensor.shape()) + ", got " +
+                                  described(entry->dtype, entry->shape));
+  }
+  for (const Entry& entry : file.entries())
+    if (!known.contains(entry.name) && (all_entries || entry.name[0] != kOfTraining))
+      report.unexpected.push_back(entry.name);
+  return report;
+}
+
+void append(std::string& text, const char* what, const std::vector<std::string>& names, bool quote) {
+  if (names.empty()) return;
+  text += std::string("; ") + what;
+  for (std::size_t i = 0; i < names.size(); ++i) text += (i == 0 ? " " : ", ") + (quote ? shown(names[i]) : names[i]);
+}
+
+void require_all(const LoadReport& report, const std::string& path, SourceLocation where) {
+  if (report.missing.empty() && report.unexpected.empty() && report.mismatched.empty()) return;
+  std::string text = "'" + path + "': a file with exactly these tensors is required";
+  append(text, "missing:", report.missing, true);
+  append(text, "unexpected:", report.unexpected, true);
+  append(text, "of another kind:", report.mismatched, false);
+  throw FileError(text, where);
+}
+
+Tensor read(const Reader& file, const std::string& name) {
+  const Entry& entry = *file.find(name);
+  Tensor x = empty(entry.shape, {.dtype = entry.dtype});
+  file.read(entry, x.array().data);
+  return x;
+}
+
+// All or none: `targets` are refused before the first is written.
+void overwrite(std::vector<NamedTensor>& targets, const std::vector<Tensor>& values, SourceLocation where) {
+  std::vector<Tensor> ready;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    reel::detail::refuse_if_taped(targets[i].tensor, kCall, where);
+    ready.push_back(reel::detail::transferred(values[i], targets[i].tensor.device()));
+  }
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    targets[i].tensor.note_write(kCall, where);
+    backend(ready[i].device()).copy(ready[i].array(), targets[i].tensor.array());
+  }
+}
+
+}  // namespace
+
+void save(const Module& module, const std::string& path, SourceLocation where) {
+  write(tensors_of(module), path, {{"format", "pt"}}, where);
+}
+
+LoadReport load(Module& module, const std::string& path, LoadOptions options, SourceLocation where) {
+  const Reader file(path, where);
+  const std::vector<NamedTensor> all = tensors_of(module);
+  LoadReport report = compare(file, all, false);
+  if (options.strict) require_all(report, path, where);
+  std::vector<NamedTensor> targets;
+  std::vector<Tensor> values;
+  for (const NamedTensor& named : all) {
+    const Entry* entry = file.find(named.name);
+    if (entry == nullptr || entry->dtype != named.tensor.dtype() || !(entry->shape == named.tensor.shape())) continue;
+    targets.push_back(named);
+    values.push_back(read(file, named.name));
+  }
+  overwrite(targets, values, where);
+  return report;
+}
+
+// --- training ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// In one order for writing and reading: the optimiser's, the rest, the program's own.
+struct Parts {
+  std::vector<NamedTensor> module, optimizer, rest, own;
+
+  explicit Parts(const Training& training)
+      : module(tensors_of(training.module)),
+        optimizer(prefixed("optimizer.", training.optimizer.state())),
+        own(prefixed("own.", training.tensors)) {
+    rest.push_back({"random", random_tensor()});
+    if (training.batches != nullptr) rest.push_back({"batches", training.batches->state()});
+    rest = prefixed("", std::move(rest));
+  }
+
+  std::vector<NamedTensor> all() const {
+    std::vector<NamedTensor> together = module;
+    for (const auto* part : {&optimizer, &rest, &own}) together.insert(together.end(), part->begin(), part->end());
+    return together;
+  }
+};
+
+}  // namespace
+
+void save_training(const Training& training, const std::string& path, SourceLocation where) {
+  write(Parts(training).all(), path, {{"format", "pt"}, {"optimizer", training.optimizer.kind()}}, where);
+}
+
+void load_training(Training& training, const std::string& path, SourceLocation where) {
+  const Reader file(path, where);
+  Parts parts(training);
+  for (NamedTensor& named : parts.own) {
+    const Entry* entry = file.find(named.name);
+    Shape shape = named.tensor.shape();
+    if (entry == nullptr || shape.rank() == 0 || entry->shape.rank() == 0) continue;
+    if (shape[0] == 0) shape[0] = entry->shape[0];
+    if (entry->shape == shape && entry->dtype == named.tensor.dtype()) named.tensor = read(file, named.name);
+  }
+  require_all(compare(file, parts.all(), true), path, where);
+  const auto kind = file.metadata().find("optimizer");
+  if (kind == file.metadata().end() || kind->second != training.optimizer.kind())
+    throw FileError("'" + path + "': a run with " + training.optimizer.kind() + " is required, got " +
+                        (kind == file.metadata().end() ? "none" : shown(kind->second)),
+                    where);
+
+  const auto values_of = [&](const std::vector<NamedTensor>& tensors) {
+    std::vector<Tensor> values;
+    for (const NamedTensor& named : tensors) values.push_back(read(file, named.name));
+    return values;
+  };
+  const std::vector<Tensor> module = values_of(parts.module), rest = values_of(parts.rest);
+  std::vector<NamedTensor> optimizer = training.optimizer.state();
+  const std::vector<Tensor> optimizer_values = values_of(parts.optimizer);
+  for (std::size_t i = 0; i < optimizer.size(); ++i) optimizer[i].tensor = optimizer_values[i];
+
+  // From here on each call either does its part or throws before it has changed anything, and the last ones do not throw.
+  if (training.batches != nullptr) training.batches->check_state(rest[1], where);
+  for (const NamedTensor& named : parts.module) reel::detail::refuse_if_taped(named.tensor, kCall, where);
+  training.optimizer.load_state(optimizer, where);
+  overwrite(parts.module, module, where);
+  if (training.batches != nullptr) training.batches->load_state(rest[1], where);
+  const auto random = rest[0].to_vector<std::int64_t>();
+  set_random_state({std::bit_cast<std::uint64_t>(random[0]), std::bit_cast<std::uint64_t>(random[1]),
+                    std::bit_cast<std::uint64_t>(random[2])});
+  for (std::size_t i = 0; i < parts.own.size(); ++i) training.tensors[i].tensor = parts.own[i].tensor;
+}
+
+}  // namespace reel::nn

@@ -1,0 +1,270 @@
+#include "reel/nn/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "reel/reel.h"
+
+namespace reel::nn {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Net : Module {
+  explicit Net(std::int64_t hidden = 8)
+      : first(this, "first", {.in = 64, .out = hidden}), last(this, "last", {.in = hidden, .out = 10}) {}
+  Linear first, last;
+  Buffer mean = buffer("mean", zeros({3}, {.dtype = f64}));
+  Tensor operator()(const Tensor& x) const { return last(relu(first(flatten(x, 1)))); }
+};
+
+class Checkpoint : public testing::Test {
+ protected:
+  Checkpoint() {
+    std::string name = (std::filesystem::temp_directory_path() / "reel-checkpoint-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~Checkpoint() override { std::filesystem::remove_all(folder_); }
+  std::string path(const char* name) const { return folder_ + "/" + name; }
+
+  std::string folder_;
+};
+
+std::vector<double> values_of(const Module& module) {
+  std::vector<double> all;
+  const auto append = [&](const Tensor& x) {
+    for (const double value : x.to_vector<double>()) all.push_back(value);
+  };
+  for (const NamedParameter& named : module.named_parameters()) append(named.parameter);
+  for (const NamedBuffer& named : module.named_buffers()) append(named.buffer);
+  return all;
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_F(Checkpoint, WhatIsSavedIsLoaded) {
+  Net net, other;
+  net.mean.set_value(tensor({1, 2, 3}, {.dtype = f64}));
+  ASSERT_NE(values_of(net), values_of(other));
+  save(net, path("net"));
+  const LoadReport report = load(other, path("net"));
+  EXPECT_EQ(values_of(net), values_of(other));
+  EXPECT_THAT(report.loaded, ElementsAre("first.weight", "first.bias", "last.weight", "last.bias", "mean"));
+}
+
+TEST_F(Checkpoint, LoadingKeepsTheLayoutAndCountsAsAWrite) {
+  Net net;
+  save(net, path("net"));
+  const std::vector<Parameter> parameters = net.parameters();
+  const void* memory = parameters[0].value().array().data;
+  const std::uint32_t version = parameters[0].value().version();
+  load(net, path("net"));
+  EXPECT_EQ(parameters[0].value().array().data, memory);
+  EXPECT_GT(parameters[0].value().version(), version);
+}
+
+TEST_F(Checkpoint, AllThatDoesNotFitIsNamedTogetherAndNothingIsChanged) {
+  struct Other : Module {
+    Linear first{this, "first", {.in = 64, .out = 8}};
+    Linear last{this, "last", {.in = 9, .out = 10}};
+    Parameter mean = parameter("mean", zeros({3}));
+    Linear extra{this, "extra", {.in = 1, .out = 1}};
+  };
+  Other other;
+  save(Net(), path("net"));
+  const std::vector<double> before = values_of(other);
+  const std::string text = error_of([&] { load(other, path("net")); });
+  EXPECT_THAT(text, HasSubstr("missing: 'extra.weight', 'extra.bias'"));
+  EXPECT_THAT(text, HasSubstr("'last.weight' must be f32 [10, 9], got f32 [10, 8]"));
+  EXPECT_THAT(text, HasSubstr("'mean' must be f32 [3], got f64 [3]"));
+  EXPECT_THAT(text, HasSubstr("nn_checkpoint_test.cpp:"));
+  EXPECT_EQ(values_of(other), before);
+
+  Net net;
+  save(other, path("other"));
+  EXPECT_THAT(error_of([&] { load(net, path("other")); }), HasSubstr("unexpected: 'extra.weight', 'extra.bias'"));
+
+  const LoadReport report = load(other, path("net"), {.strict = false});
+  EXPECT_THAT(report.loaded, ElementsAre("first.weight", "first.bias", "last.bias"));
+  EXPECT_THAT(report.missing, ElementsAre("extra.weight", "extra.bias"));
+  EXPECT_EQ(report.mismatched.size(), 2u);
+  EXPECT_TRUE(report.unexpected.empty());
+  EXPECT_NE(values_of(other), before);
+}
+
+TEST_F(Checkpoint, SharedWeightsAreSavedOnce) {
+  struct Tied : Module {
+    Embedding embedding{this, "embedding", {.rows = 5, .width = 3}};
+    Linear head{this, "head", {.in = 3, .out = 5, .bias = false, .weight = embedding.weight()}};
+  };
+  Tied net, other;
+  save(net, path("tied"));
+  EXPECT_EQ(safetensors::Reader(path("tied")).entries().size(), 1u);
+  load(other, path("tied"));
+  EXPECT_EQ(values_of(other), values_of(net));
+  EXPECT_EQ(other.head.weight(), other.embedding.weight());
+}
+
+TEST_F(Checkpoint, DamagedFilesAreRefusedAndChangeNothing) {
+  Net net;
+  save(Net(), path("net"));
+  const std::string whole = bytes_of(path("net"));
+  const std::vector<double> before = values_of(net);
+  for (std::size_t size = 0; size < whole.size(); size += 97) {
+    std::ofstream(path("cut"), std::ios::binary) << whole.substr(0, size);
+    ASSERT_THROW(load(net, path("cut")), FileError) << size;
+  }
+  EXPECT_THROW(load(net, path("nowhere")), FileError);
+  EXPECT_THROW(load(net, folder_), FileError);
+  EXPECT_EQ(values_of(net), before);
+}
+
+TEST_F(Checkpoint, AFailedSaveKeepsTheOldFile) {
+  if (::geteuid() == 0) {  // root may write anywhere: a folder in the file's place is refused all the same
+    std::filesystem::create_directory(path("folder"));
+    EXPECT_THROW(save(Net(), path("folder")), FileError);
+  }
+  EXPECT_THROW(save(Net(), path("no/such/folder")), FileError);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), ::geteuid() == 0 ? 1 : 0);
+}
+
+TEST_F(Checkpoint, AWatchedTensorIsNotOverwritten) {
+  Net net;
+  save(Net(), path("net"));
+  const std::vector<double> before = values_of(net);
+  Tape tape;
+  tape.watch(net.mean);
+  EXPECT_THROW(load(net, path("net")), VersionError);
+  EXPECT_EQ(values_of(net), before);
+}
+
+// --- training ---------------------------------------------------------------------------------------------------------
+
+// A run with everything that a checkpoint must remember: random numbers in the loop, shuffling, schedules, unreached
+// parameters, groups.
+struct Job {
+  Net net;
+  Batches data;
+  AdamW adam;
+  Training training;
+
+  explicit Job(std::uint64_t seed)
+      : net((manual_seed(seed), 8)),
+        data(batches(digits::test(), {.size = 64, .shuffle = true, .epochs = 3})),
+        adam((net.first.set_group("first"), net.parameters()),
+             {.lr = schedule::plateau(schedule::cosine(3e-3, 18), 1, 0.7)}),
+        training{.module = net, .optimizer = adam, .batches = &data} {
+    adam.group("first", {.lr = schedule::plateau(1e-3, 2, 0.5)});
+    training.tensors = {{"history", zeros({0}, {.dtype = f64})}};
+  }
+
+  void steps(int count) {
+    Batch batch;
+    while (count-- > 0 && data.next(batch)) {
+      double loss_value = 0;
+      {
+        Tape tape;
+        const Tensor noise = randn(batch.inputs.shape()) * 0.01;
+        if (adam.steps() % 4 == 3) net.last.bias().state()->trainable = false;
+        const Tensor loss = cross_entropy(net(batch.inputs + noise), batch.targets);
+        tape.backward(loss);
+        adam.step();
+        net.last.bias().state()->trainable = true;
+        loss_value = loss.item();
+      }
+      net.mean.set_value(full({3}, loss_value, {.dtype = f64}));
+      adam.observe(-loss_value);
+      Tensor& history = training.tensors[0].tensor;
+      history = concatenate({history, full({1}, loss_value, {.dtype = f64})});
+    }
+  }
+};
+
+TEST_F(Checkpoint, AResumedRunIsTheUninterruptedOneBitForBit) {
+  Job whole(1);
+  whole.steps(18);
+  save_training(whole.training, path("whole"));
+  for (const int cut : {0, 1, 5, 6, 7, 17, 18}) {
+    Job first(1);
+    first.steps(cut);
+    save_training(first.training, path("part"));
+    Job second(2);
+    second.steps(2);  // whatever it was before
+    second.training.tensors[0].tensor = zeros({0}, {.dtype = f64});
+    load_training(second.training, path("part"));
+    second.steps(18 - cut);
+    save_training(second.training, path("rest"));
+    ASSERT_TRUE(bytes_of(path("rest")) == bytes_of(path("whole"))) << cut;
+    EXPECT_EQ(second.training.tensors[0].tensor.size(), 18);
+  }
+}
+
+TEST_F(Checkpoint, AFileOfTrainingIsAFileOfItsModule) {
+  Job run(1);
+  run.steps(3);
+  save_training(run.training, path("run"));
+  Net net;
+  load(net, path("run"));
+  EXPECT_EQ(values_of(net), values_of(run.net));
+}
+
+TEST_F(Checkpoint, ARunThatDoesNotFitIsRefusedAndNothingIsChanged) {
+  Job run(1);
+  run.steps(3);
+  save_training(run.training, path("run"));
+  Job other(2);
+  other.steps(1);
+  const auto refused = [&](Training& training, const char* words) {
+    save_training(other.training, path("before"));
+    EXPECT_THAT(error_of([&] { load_training(training, path("run")); }), HasSubstr(words));
+    save_training(other.training, path("after"));
+    EXPECT_TRUE(bytes_of(path("after")) == bytes_of(path("before"))) << words;
+  };
+  SGD sgd(other.net.parameters());
+  Training with_sgd{.module = other.net, .optimizer = sgd, .batches = &other.data, .tensors = other.training.tensors};
+  refused(with_sgd, "unexpected: ");
+  Adam adam(other.net.parameters(), {.lr = schedule::plateau(1e-3, 1)});
+  adam.group("first", {.lr = schedule::plateau(1e-3, 1)});
+  Training with_adam{.module = other.net, .optimizer = adam, .batches = &other.data};
+  with_adam.tensors = {{"history", zeros({0}, {.dtype = f64})}};
+  refused(with_adam, "a run with Adam is required, got 'AdamW'");
+  Net wider(9);
+  Training with_wider{
+      .module = wider, .optimizer = other.adam, .batches = &other.data, .tensors = other.training.tensors};
+  refused(with_wider, "'first.weight' must be f32 [9, 64], got f32 [8, 64]");
+  Batches other_data = batches(digits::train(), {.size = 64, .shuffle = true, .epochs = 3});
+  Training with_data{.module = other.net, .optimizer = other.adam, .batches = &other_data};
+  with_data.tensors = {{"history", zeros({0}, {.dtype = f64})}};
+  refused(with_data, "of 1437 rows is required");
+  Training with_own{.module = other.net, .optimizer = other.adam, .batches = &other.data};
+  with_own.tensors = {{"history", zeros({4}, {.dtype = f64})}};
+  refused(with_own, "'@own.history' must be f64 [4], got f64 [3]");
+  save(run.net, path("run"));
+  Training plain{.module = other.net, .optimizer = other.adam};
+  refused(plain, "missing: '@optimizer.steps'");
+}
+
+}  // namespace
+}  // namespace reel::nn
