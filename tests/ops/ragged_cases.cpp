@@ -54,7 +54,7 @@ OpCase reduction(const std::string& name, Tensor (*op)(const Ragged&, SourceLoca
 }
 
 // An empty sequence's infinity would make every difference NaN.
-constexpr double kBound = 1e6;
+constexpr double kBound = 1e4;
 Tensor bounded_max(const Ragged& x, SourceLocation where) { return maximum(max(x, where), -kBound); }
 Tensor bounded_min(const Ragged& x, SourceLocation where) { return minimum(min(x, where), kBound); }
 
