@@ -35,7 +35,9 @@ struct Settings {
         ->check(CLI::PositiveNumber)
         ->capture_default_str();
     app.add_option("--batch", batch, "images per step")->check(CLI::PositiveNumber)->capture_default_str();
-    app.add_option("--rate", rate, "learning rate at the start; it falls to 0 as a cosine")->capture_default_str();
+    app.add_option("--rate", rate, "learning rate at the start; it falls to 0 as a cosine")
+        ->check(CLI::PositiveNumber)
+        ->capture_default_str();
     app.add_option("--seed", seed, "of weights and shuffling")->capture_default_str();
     app.add_option("--threads", threads, "CPU threads; 0: as many as cores")
         ->check(CLI::NonNegativeNumber)
