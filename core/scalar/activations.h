@@ -95,19 +95,21 @@ REEL_SCALAR T gelu_tanh_derivative(T x) {
   return static_cast<T>(x > T(0) ? 1.0 - tail : tail);
 }
 
-/// x tanh(softplus(x)). With e = e^-|x| the hyperbolic tangent is e (e + 2) / (e (e + 2) + 2) on the left and
-/// (1 + 2 e) / (1 + 2 e (1 + e)) on the right.
+/// x tanh(softplus(x)). With e = e^-|x| the hyperbolic tangent is e (1 - e (1 + e) / (2 + 2 e + e^2)) on the left and
+/// 1 - 2 e^2 / (1 + 2 e + 2 e^2) on the right: the errors of the quotients matter less than the quotients.
 template <class T>
 REEL_SCALAR T mish(T x) {
-  constexpr double limit = sizeof(T) == 4 ? 150.0 : 800.0;
+  constexpr double limit = sizeof(T) == 4 ? 120.0 : 800.0;  // 0 and x from there on
   const double wide = static_cast<double>(x);
   const double b = wide < -limit ? -limit : wide;
   const double a = abs(b);
   const Exponential<T> exponential(-(a > limit ? limit : a));
   const double e = exponential.times(1.0);
-  const double left = exponential.times(b * (e + 2.0) / fma(e, e + 2.0, 2.0));
-  const double right = b * (fma(2.0, e, 1.0) / fma(2.0 * e, 1.0 + e, 1.0));
-  return static_cast<T>(b < 0.0 ? left : right);
+  const bool left = b < 0.0;
+  const double above = e * (left ? 1.0 + e : 2.0 * e);
+  const double below = left ? fma(e, 2.0 + e, 2.0) : fma(2.0 * e, 1.0 + e, 1.0);
+  const double y = fma(-(b > limit ? limit : b), above / below, b);
+  return static_cast<T>(left ? exponential.times(y) : y);
 }
 
 /// t + x (1 - t^2) sigmoid(x) for t = tanh(softplus(x)), 1 - t^2 = (1 - t) (1 + t) with 1 - t = 2 / ((1 + e^x)^2 + 1).

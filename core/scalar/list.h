@@ -41,19 +41,19 @@ namespace reel {
   X(log_ndtr, LogNdtr)
 
 /// Elementwise functions of two arguments, in `reel/core/scalar/binary.h`. The comparisons come last and give bool8.
-#define REEL_BINARY_OPS(X)   \
-  X(add, Add)                \
-  X(sub, Sub)                \
-  X(mul, Mul)                \
-  X(div, Div)                \
-  X(maximum, Maximum)        \
-  X(minimum, Minimum)        \
-  X(relu_mask, ReluMask)     \
-  X(equal, Equal)            \
-  X(not_equal, NotEqual)     \
-  X(less, Less)              \
-  X(less_equal, LessEqual)   \
-  X(greater, Greater)        \
+#define REEL_BINARY_OPS(X) \
+  X(add, Add)              \
+  X(sub, Sub)              \
+  X(mul, Mul)              \
+  X(div, Div)              \
+  X(maximum, Maximum)      \
+  X(minimum, Minimum)      \
+  X(relu_mask, ReluMask)   \
+  X(equal, Equal)          \
+  X(not_equal, NotEqual)   \
+  X(less, Less)            \
+  X(less_equal, LessEqual) \
+  X(greater, Greater)      \
   X(greater_equal, GreaterEqual)
 
 #define REEL_NAME(name, Struct) name,
