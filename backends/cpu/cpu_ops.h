@@ -48,8 +48,7 @@ class CpuOps final : public Ops {
   void segment_reduce(ReduceOp op, const Array& x, const Segments& segments, const Array& y,
                       const Array* which) override;
   void segment_broadcast(const Array& x, const Segments& segments, bool mean, const Array& y) override;
-  void segment_select_backward(const Array& dy, const Array& which, const Segments& segments,
-                               const Array& dx) override;
+  void segment_select_backward(const Array& dy, const Array& which, const Segments& segments, const Array& dx) override;
   void segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, const Array& y) override;
   void segment_softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, const Segments& segments,
                                 const Array& dx) override;
