@@ -38,6 +38,7 @@
 #include "reel/ops/conv.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/elementwise.h"
 #include "reel/ops/embedding.h"
 #include "reel/ops/gradcheck.h"
 #include "reel/ops/matmul.h"

@@ -85,5 +85,6 @@ std::vector<OpCase> product_cases();
 std::vector<OpCase> softmax_cases();
 std::vector<OpCase> shape_cases();
 std::vector<OpCase> ragged_cases();
+std::vector<OpCase> choice_cases();
 
 }  // namespace reel::test

@@ -1,0 +1,157 @@
+#include "reel/ops/elementwise.h"
+
+#include <limits>
+#include <string>
+
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/check.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/create.h"
+#include "reel/ops/offsets.h"
+#include "reel/ops/unary.h"
+#include "reel/ops/views.h"
+
+namespace reel {
+
+namespace {
+
+using detail::Gradients;
+using detail::record_op;
+using detail::relu_mask;
+using detail::taping;
+
+// A mask is a constant of zeros and ones in the dtype of what it chooses from.
+Tensor complement(const Tensor& mask) {
+  return untaped([&] { return 1 - mask; });
+}
+
+Tensor positive(const Tensor& x) {
+  return untaped([&] { return cast(x > 0, x.dtype()); });
+}
+
+// --- where ------------------------------------------------------------------------------------------------------------
+
+DType chosen_dtype(const Arg& a, const Arg& b, SourceLocation location) {
+  if (a.is_tensor() && b.is_tensor()) {
+    check::like("where", "b", b.tensor(), "a", a.tensor(), location);
+    return a.tensor().dtype();
+  }
+  const DType dtype = (a.is_tensor() ? a : b).tensor().dtype();
+  const bool fraction = !(a.is_tensor() ? b : a).scalar().integral;
+  return fraction && !is_floating(dtype) ? f32 : dtype;
+}
+
+Tensor side(const Arg& x, DType dtype, Device device) {
+  return x.is_tensor() ? cast(x.tensor(), dtype, x.where()) : full({}, x.scalar(), {.dtype = dtype, .device = device});
+}
+
+Shape shape_of(const Arg& x) { return x.is_tensor() ? x.tensor().shape() : Shape(); }
+
+// Integers have neither NaN nor gradients: products choose.
+Tensor choose_integers(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  const DType dtype = a.dtype(), numbers = dtype == bool8 ? u8 : dtype;
+  const Tensor mask = cast(condition, numbers);
+  return cast(cast(a, numbers) * mask + cast(b, numbers) * (1 - mask), dtype);
+}
+
+Tensor choose(const Tensor& condition, const Arg& a, const Arg& b, SourceLocation location) {
+  check::defined("where", "condition", condition, location);
+  if (condition.dtype() != bool8)
+    throw DTypeError(std::string("where: condition must be bool8, got ") + name_of(condition.dtype()), location);
+  if (!a.is_tensor() && !b.is_tensor()) throw Error("where: a or b must be a tensor", location);
+  if (a.is_tensor()) check::defined("where", "a", a.tensor(), location);
+  if (b.is_tensor()) check::defined("where", "b", b.tensor(), location);
+  for (const Arg* x : {&a, &b})
+    if (x->is_tensor() && !(x->tensor().device() == condition.device()))
+      throw DeviceError("where: a and b must be on " + condition.device().name() + " like condition, got " +
+                            x->tensor().device().name(),
+                        location);
+  const DType dtype = chosen_dtype(a, b, location);
+  const Shape shape = check::broadcast("where", condition.shape(),
+                                       check::broadcast("where", shape_of(a), shape_of(b), location), location);
+  const Tensor left = side(a, dtype, condition.device()), right = side(b, dtype, condition.device());
+  if (!is_floating(dtype)) return choose_integers(detail::broadcast_view(condition, shape), left, right);
+  const Tensor mask = detail::broadcast_view(untaped([&] { return cast(condition, dtype); }), shape);
+  return relu_mask(left, mask) + relu_mask(right, complement(mask));
+}
+
+// --- logaddexp --------------------------------------------------------------------------------------------------------
+
+// a - b, and 0 where both are the same infinity: `apart` is 0 there.
+Tensor difference(const Tensor& a, const Tensor& b, const Tensor& apart) {
+  return relu_mask(a, apart) - relu_mask(b, apart);
+}
+
+Tensor summed_to(const Tensor& dx, const Shape& shape) { return dx.shape() == shape ? dx : detail::sum_to(dx, shape); }
+
+}  // namespace
+
+Tensor clamp(const Tensor& x, double low, double high, SourceLocation where) {
+  check::floating("clamp", "x", x, where);
+  if (!(low <= high))
+    throw Error("clamp: low must not be above high, got " + std::to_string(low) + " and " + std::to_string(high),
+                where);
+  Tensor y = untaped([&] { return minimum(maximum(x, low), high); });
+  if (taping())
+    record_op("clamp", where, {&x}, y, {&x}, [x, low, high](Gradients& g) {
+      const Tensor inside = untaped([&] { return cast(x >= low, x.dtype()) * cast(x <= high, x.dtype()); });
+      g.add(0, relu_mask(g.dy(), inside));
+    });
+  return y;
+}
+
+Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
+  return choose(condition, a, b, a.is_tensor() ? a.where() : b.where());
+}
+
+Tensor leaky_relu(const Tensor& x, double slope, SourceLocation where) {
+  check::floating("leaky_relu", "x", x, where);
+  const Tensor above = positive(x);
+  return relu_mask(x, above) + slope * relu_mask(x, complement(above));
+}
+
+Tensor elu(const Tensor& x, double alpha, SourceLocation where) {
+  check::floating("elu", "x", x, where);
+  const Tensor above = positive(x);
+  return relu_mask(x, above) + alpha * expm1(relu_mask(x, complement(above)));
+}
+
+Tensor logaddexp(const Tensor& a, const Tensor& b, SourceLocation where) {
+  check::floating("logaddexp", "a", a, where);
+  check::like("logaddexp", "b", b, "a", a, where);
+  check::broadcast("logaddexp", a.shape(), b.shape(), where);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Tensor apart;
+  Tensor y = untaped([&] {
+    const DType dtype = a.dtype();
+    apart = 1 - cast(a == b, dtype) * cast(abs(a) == kInfinity, dtype);
+    return maximum(a, b) + log1p(exp(-abs(difference(a, b, apart))));
+  });
+  if (taping())
+    record_op("logaddexp", where, {&a, &b}, y, {&a, &b, &y}, [a, b, y, apart](Gradients& g) {
+      const Tensor some = untaped([&] { return cast(y != -kInfinity, y.dtype()); });
+      const Tensor d = difference(a, b, apart);
+      if (g.needs(0)) g.add(0, summed_to(relu_mask(g.dy() * sigmoid(d), some), g.shape(0)));
+      if (g.needs(1)) g.add(1, summed_to(relu_mask(g.dy() * sigmoid(-d), some), g.shape(1)));
+    });
+  return y;
+}
+
+Ragged clamp(const Ragged& x, double low, double high, SourceLocation where) {
+  return x.with(clamp(x.values(), low, high, where));
+}
+Ragged where(const Ragged& condition, const Ragged& a, const Ragged& b, SourceLocation location) {
+  check::same_lengths("where", condition, a, location);
+  check::same_lengths("where", a, b, location);
+  return condition.with(choose(condition.values(), Arg(a.values(), location), Arg(b.values(), location), location));
+}
+Ragged leaky_relu(const Ragged& x, double slope, SourceLocation where) {
+  return x.with(leaky_relu(x.values(), slope, where));
+}
+Ragged elu(const Ragged& x, double alpha, SourceLocation where) { return x.with(elu(x.values(), alpha, where)); }
+Ragged logaddexp(const Ragged& a, const Ragged& b, SourceLocation where) {
+  check::same_lengths("logaddexp", a, b, where);
+  return a.with(logaddexp(a.values(), b.values(), where));
+}
+
+}  // namespace reel

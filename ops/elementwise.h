@@ -1,0 +1,38 @@
+#pragma once
+
+#include "reel/core/ragged.h"
+#include "reel/ops/arg.h"
+
+/// Elementwise functions with a choice in them. y has x's shape and dtype (f32 or f64); a Ragged keeps its offsets. NaN stays
+/// NaN. An element that is not chosen is never computed with: neither its value nor its gradient can leak. Gradients of any
+/// order.
+namespace reel {
+
+/// x within [low, high], either of which may be infinite. The gradient is 1 inside and at the bounds, 0 outside.
+/// Throws DTypeError, and Error unless low <= high.
+REEL_API Tensor clamp(const Tensor& x, double low, double high, SourceLocation where = SourceLocation::current());
+REEL_API Ragged clamp(const Ragged& x, double low, double high, SourceLocation where = SourceLocation::current());
+
+/// a where the condition (bool8) holds, b elsewhere; all three broadcast. Any dtype: that of the tensors among a and b, which
+/// must agree; a number takes the other's (a fraction beside integers gives f32). -0.0 comes out as 0.0. The gradient of the
+/// side that is not taken is 0, whatever its value. Throws ShapeError, DTypeError, DeviceError; Error if both are numbers.
+REEL_API Tensor where(const Tensor& condition, const Arg& a, const Arg& b);
+/// All three with the same lengths; rows broadcast.
+REEL_API Ragged where(const Ragged& condition, const Ragged& a, const Ragged& b,
+                      SourceLocation location = SourceLocation::current());
+
+/// x where x > 0, else slope x; the gradient at 0 is `slope`.
+REEL_API Tensor leaky_relu(const Tensor& x, double slope = 0.01, SourceLocation where = SourceLocation::current());
+REEL_API Ragged leaky_relu(const Ragged& x, double slope = 0.01, SourceLocation where = SourceLocation::current());
+
+/// x where x > 0, else alpha (exp(x) - 1) (Clevert, Unterthiner and Hochreiter, 2016); the gradient at 0 is `alpha`.
+REEL_API Tensor elu(const Tensor& x, double alpha = 1, SourceLocation where = SourceLocation::current());
+REEL_API Ragged elu(const Ragged& x, double alpha = 1, SourceLocation where = SourceLocation::current());
+
+/// log(exp(a) + exp(b)) without overflow; shapes broadcast. Where both are -inf the result is -inf with zero gradient.
+/// Throws ShapeError, DTypeError, DeviceError.
+REEL_API Tensor logaddexp(const Tensor& a, const Tensor& b, SourceLocation where = SourceLocation::current());
+/// Both with the same lengths; rows broadcast.
+REEL_API Ragged logaddexp(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+
+}  // namespace reel

@@ -1,0 +1,83 @@
+// What the op-case table cannot say about ops with a choice in them: special values and their gradients.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "reel/core/tape.h"
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/create.h"
+#include "reel/ops/elementwise.h"
+#include "reel/ops/unary.h"
+
+namespace reel::test {
+namespace {
+
+using testing::ElementsAre;
+
+const TensorOptions kDouble{.dtype = f64};
+
+// d sum(f(x)) / dx
+template <class F>
+std::vector<double> slopes(const Tensor& x, F&& f) {
+  Tape tape;
+  tape.watch(x);
+  const Tensor y = f(x);
+  return tape.gradient(y, ones_like(y), {x})[0].template to_vector<double>();
+}
+
+TEST(Clamp, KeepsNaNAndHasSlopeOneAtTheBounds) {
+  const Tensor x = tensor({-2, -1, 0, 1, 2, NAN}, kDouble);
+  const std::vector<double> y = clamp(x, -1, 1).to_vector<double>();
+  EXPECT_THAT(std::vector<double>(y.begin(), y.end() - 1), ElementsAre(-1, -1, 0, 1, 1));
+  EXPECT_TRUE(std::isnan(y.back()));
+  EXPECT_THAT(slopes(x, [](const Tensor& x) { return clamp(x, -1, 1); }), ElementsAre(0, 1, 1, 1, 0, 0));
+}
+
+TEST(Where, LeaksNoNaNFromTheSideNotTaken) {
+  const Tensor x = tensor({-1, 0, 4}, kDouble);
+  const auto f = [](const Tensor& x) { return where(x > 0, sqrt(x), 0); };
+  EXPECT_THAT(f(x).to_vector<double>(), ElementsAre(0, 0, 2));
+  EXPECT_THAT(where(x > 0, 7, tensor({1, 2, NAN}, kDouble)).to_vector<double>(), ElementsAre(1, 2, 7));
+  // What is not taken gets a gradient of 0; sqrt at -1 and 0 is behind it, so the safe argument is chosen first.
+  const auto safe = [](const Tensor& x) { return where(x > 0, sqrt(where(x > 0, x, 1)), 0); };
+  EXPECT_THAT(slopes(x, safe), ElementsAre(0, 0, 0.25));
+  EXPECT_THAT(slopes(tensor({NAN, 1}, kDouble), [](const Tensor& x) { return where(x > 0, x, 5); }), ElementsAre(0, 1));
+}
+
+TEST(Where, ChoosesIntegersAndBooleans) {
+  const Tensor x = tensor({1, 0}) > 0;
+  EXPECT_EQ(where(x, arange(2), 9).dtype(), i64);
+  EXPECT_THAT(where(x, x, arange(2) == 1).to_vector<std::int64_t>(), ElementsAre(1, 1));
+  EXPECT_EQ(where(x, x, x).dtype(), bool8);
+  EXPECT_EQ(where(x, arange(2), 0.5).dtype(), f32);
+}
+
+TEST(LeakyRelu, HasTheSlopeAtZeroAndKeepsInfinities) {
+  const Tensor x = tensor({-INFINITY, -1, 0, 1, INFINITY, NAN}, kDouble);
+  const std::vector<double> y = leaky_relu(x, 0.5).to_vector<double>();
+  EXPECT_THAT(std::vector<double>(y.begin(), y.end() - 1), ElementsAre(-INFINITY, -0.5, 0, 1, INFINITY));
+  EXPECT_TRUE(std::isnan(y.back()));
+  EXPECT_THAT(slopes(x, [](const Tensor& x) { return leaky_relu(x, 0.5); }), ElementsAre(0.5, 0.5, 0.5, 1, 1, 0.5));
+}
+
+TEST(Elu, IsFiniteBelowAndHasSlopeOneForLargeX) {
+  const Tensor x = tensor({-INFINITY, 0, 1000, INFINITY}, kDouble);
+  EXPECT_THAT(elu(x).to_vector<double>(), ElementsAre(-1, 0, 1000, INFINITY));
+  EXPECT_THAT(slopes(x, [](const Tensor& x) { return elu(x); }), ElementsAre(0, 1, 1, 1));
+  EXPECT_TRUE(std::isnan(elu(tensor({NAN})).item()));
+}
+
+TEST(Logaddexp, HandlesInfinities) {
+  const Tensor a = tensor({-INFINITY, INFINITY, -INFINITY, INFINITY, 1000, 3}, kDouble);
+  const Tensor b = tensor({-INFINITY, INFINITY, 2, -INFINITY, 1000, -INFINITY}, kDouble);
+  const double log2 = std::log(2.0);
+  EXPECT_THAT(logaddexp(a, b).to_vector<double>(), ElementsAre(-INFINITY, INFINITY, 2, INFINITY, 1000 + log2, 3));
+  EXPECT_THAT(slopes(a, [&](const Tensor& a) { return logaddexp(a, b); }), ElementsAre(0, 0.5, 0, 1, 0.5, 1));
+  EXPECT_THAT(slopes(b, [&](const Tensor& b) { return logaddexp(a, b); }), ElementsAre(0, 0.5, 1, 0, 0.5, 0));
+  EXPECT_TRUE(std::isnan(logaddexp(tensor({NAN}), tensor({1})).item()));
+}
+
+}  // namespace
+}  // namespace reel::test
