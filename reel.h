@@ -45,5 +45,6 @@
 #include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
+#include "reel/ops/statistics.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"

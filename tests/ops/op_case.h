@@ -86,5 +86,6 @@ std::vector<OpCase> softmax_cases();
 std::vector<OpCase> shape_cases();
 std::vector<OpCase> ragged_cases();
 std::vector<OpCase> choice_cases();
+std::vector<OpCase> statistics_cases();
 
 }  // namespace reel::test

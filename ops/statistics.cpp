@@ -1,0 +1,141 @@
+#include "reel/ops/statistics.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/check.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/ragged.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/unary.h"
+#include "reel/ops/views.h"
+
+namespace reel {
+
+namespace {
+
+using detail::Gradients;
+using detail::record_op;
+using detail::relu_mask;
+using detail::taping;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// x's shape without the axes in `mask`, for a result that has them with size 1.
+Tensor dropped(const Tensor& y, std::uint32_t mask, Keep keep) {
+  if (keep == Keep::yes) return y;
+  Shape shape;
+  for (int i = 0; i < y.rank(); ++i)
+    if ((mask >> i & 1) == 0) shape.push_back(y.shape()[i]);
+  return reshape(y, shape);
+}
+
+// sqrt(x) whose gradient at 0 is 0: there it is taken of 1, and masked.
+Tensor root(const Tensor& x) {
+  const Tensor above = untaped([&] { return cast(x != 0, x.dtype()); });
+  return relu_mask(sqrt(x + untaped([&] { return 1 - above; })), above);
+}
+
+// x where it is finite or NaN, else 0.
+Tensor finite(const Tensor& x) {
+  return relu_mask(x, untaped([&] { return 1 - cast(abs(x) == kInfinity, x.dtype()); }));
+}
+
+// x where it is not -inf, else 0, so that exp(-inf - x) is 0.
+Tensor not_below(const Tensor& x) {
+  return relu_mask(x, untaped([&] { return cast(x != -kInfinity, x.dtype()); }));
+}
+
+void check_row_axes(const char* op, const Ragged& x, const Axes& axes, SourceLocation where) {
+  if ((axes.mask(op, x.values().rank(), where) & 1) != 0)
+    throw ShapeError(std::string(op) + ": axes of a Ragged must lie behind the rows' axis 0", where);
+}
+
+Tensor variance(const char* op, const Tensor& x, const Axes& axes, double correction, Keep keep, SourceLocation where) {
+  check::floating(op, "x", x, where);
+  const std::uint32_t mask = axes.mask(op, x.rank(), where);
+  double n = 1;
+  for (int i = 0; i < x.rank(); ++i)
+    if ((mask >> i & 1) != 0) n *= static_cast<double>(x.shape()[i]);
+  const Tensor off = x - mean(x, axes, Keep::yes, where);
+  return sum(square(off), axes, keep, where) / std::max(0.0, n - correction);
+}
+
+}  // namespace
+
+Tensor var(const Tensor& x, const Axes& axes, double correction, Keep keep, SourceLocation where) {
+  return variance("var", x, axes, correction, keep, where);
+}
+
+Tensor stddev(const Tensor& x, const Axes& axes, double correction, Keep keep, SourceLocation where) {
+  return root(variance("stddev", x, axes, correction, keep, where));
+}
+
+Tensor norm(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check::floating("norm", "x", x, where);
+  axes.mask("norm", x.rank(), where);
+  return root(sum(square(x), axes, keep, where));
+}
+
+Tensor norm(const Ragged& x, SourceLocation where) {
+  check::floating("norm", "x", x.values(), where);
+  return root(sum(square(x), where));
+}
+
+Tensor logsumexp(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check::floating("logsumexp", "x", x, where);
+  const std::uint32_t mask = axes.mask("logsumexp", x.rank(), where);
+  const Tensor y = untaped([&] {
+    const Tensor shift = finite(amax(x, axes, Keep::yes));
+    return log(sum(exp(x - shift), axes, Keep::yes)) + shift;
+  });
+  if (taping())
+    record_op("logsumexp", where, {&x}, y, {&x, &y},
+              [x, y](Gradients& g) { g.add(0, g.dy() * exp(x - not_below(y))); });
+  return dropped(y, mask, keep);
+}
+
+Tensor logsumexp(const Ragged& x, SourceLocation where) {
+  check::floating("logsumexp", "x", x.values(), where);
+  const Tensor y = untaped([&] {
+    const Tensor shift = finite(max(x));
+    return log(sum(exp(x - shift))) + shift;
+  });
+  if (taping())
+    record_op("logsumexp", where, {&x.values()}, y, {&x.values(), &y},
+              [x, y](Gradients& g) { g.add(0, (exp(x - not_below(y)) * g.dy()).values()); });
+  return y;
+}
+
+Tensor any(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check::defined("any", "x", x, where);
+  axes.mask("any", x.rank(), where);
+  return sum(x != 0, axes, keep, where) > 0;
+}
+
+Tensor all(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check::defined("all", "x", x, where);
+  axes.mask("all", x.rank(), where);
+  return sum(x == 0, axes, keep, where) == 0;
+}
+
+Ragged var(const Ragged& x, const Axes& axes, double correction, Keep keep, SourceLocation where) {
+  check_row_axes("var", x, axes, where);
+  return x.with(var(x.values(), axes, correction, keep, where));
+}
+Ragged stddev(const Ragged& x, const Axes& axes, double correction, Keep keep, SourceLocation where) {
+  check_row_axes("stddev", x, axes, where);
+  return x.with(stddev(x.values(), axes, correction, keep, where));
+}
+Ragged norm(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check_row_axes("norm", x, axes, where);
+  return x.with(norm(x.values(), axes, keep, where));
+}
+Ragged logsumexp(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check_row_axes("logsumexp", x, axes, where);
+  return x.with(logsumexp(x.values(), axes, keep, where));
+}
+
+}  // namespace reel
