@@ -153,6 +153,10 @@ struct Cursor {
   /// At the position with row-major number `position`.
   REEL_INLINE Cursor(const Nest<N>& nest_, int axes_, int64_t position) : nest(nest_), axes(axes_) {
     for (int k = 0; k < N; ++k) offsets[k] = 0;
+    if (position == 0) {  // the usual case of small work, spared the divisions
+      for (int axis = 0; axis < axes; ++axis) index[axis] = 0;
+      return;
+    }
     for (int axis = axes - 1; axis >= 0; --axis) {
       const int64_t size = nest.sizes[axis];
       index[axis] = position % size;
@@ -178,6 +182,11 @@ REEL_INLINE void for_each_run(const Nest<N>& nest, int64_t grain, F&& f) {
   const int64_t inner = nest.inner();
   const int64_t rows = nest.rows();
   if (inner == 0 || rows == 0) return;
+  if (rows * inner <= grain) {
+    Cursor<N> cursor(nest, nest.rank - 1, 0);
+    for (int64_t row = 0; row < rows; ++row, cursor.next()) f(cursor.offsets, inner);
+    return;
+  }
   const int64_t piece = even_chunk(inner, grain);
   const int64_t pieces = ceil_div(inner, piece);
   parallel_for(rows * pieces, max<int64_t>(1, grain / piece), [&](int64_t begin, int64_t end) {

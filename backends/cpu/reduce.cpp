@@ -34,9 +34,19 @@ void order_of_axes(const Array& x, const int* axes, int count, Shape& shape, int
 void CpuOps::reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) {
   if (y.size == 0) return;
   const int last = x.rank() - 1;
-  if (y.size == 1 && x.contiguous && !which && x.size <= kGrain && (x.size == 1 || (x.size > 1 && x.shape[last] > 1))) {
-    reduce_row(op, x.dtype, x.data, x.size, y.data);
-    return;
+  if (x.contiguous && !which && x.size > 0 && x.size <= kGrain) {  // losses and gradients of biases: often tiny
+    if (y.size == 1 && (x.size == 1 || x.shape[last] > 1)) {
+      reduce_dense_rows(op, x.dtype, x.data, 1, x.size, y.data);
+      return;
+    }
+    if (last >= 0 && x.shape[last] > 1 && y.size * x.shape[last] == x.size && y.shape[last] == 1) {
+      reduce_dense_rows(op, x.dtype, x.data, y.size, x.shape[last], y.data);
+      return;
+    }
+    if (x.rank() == 2 && y.shape[0] == 1 && y.shape[1] == x.shape[1] &&
+        reduce_small_matrix(op, x.dtype, x.data, x.shape[0], x.shape[1], y.data)) {
+      return;
+    }
   }
   if (x.size == 0) {
     fill(y, result_of_nothing(op, y.dtype));

@@ -111,10 +111,12 @@ struct Reduction {
 
 /// The last axis is reduced.
 void reduce_rows(const Reduction& reduction);
-/// One result of count > 0 elements without gaps, as reduce_rows gives it, on this thread.
-void reduce_row(ReduceOp op, DType dtype, const void* x, int64_t count, void* y);
+/// The rows of a contiguous matrix, count > 0 elements each, as reduce_rows gives them, on this thread.
+void reduce_dense_rows(ReduceOp op, DType dtype, const void* x, int64_t rows, int64_t count, void* y);
 /// The last axis is kept.
 void reduce_columns(const Reduction& reduction);
+/// The column results of a contiguous matrix, as reduce_columns gives them, if it is small enough to need no tasks.
+bool reduce_small_matrix(ReduceOp op, DType dtype, const void* x, int64_t rows, int64_t width, void* y);
 /// max or min over exactly one axis, with the index of the first winner.
 void reduce_which(const Reduction& reduction, int64_t* which);
 

@@ -268,7 +268,29 @@ class Columns {
   int64_t segment_, segments_;  // rows of a segment
 };
 
+constexpr int64_t kSmallBytes = 4096;
+
 }  // namespace
+
+bool reduce_small_matrix(ReduceOp op, DType dtype, const void* x, int64_t rows, int64_t width, void* y) {
+  const auto bytes = width * static_cast<int64_t>(size_of(dtype));
+  const int64_t groups = (rows + kGroup - 1) / kGroup;
+  if ((RowTree::levels(groups) + 1) * bytes > kSmallBytes) return false;
+  const Kernels kernels = kernels_of(op, dtype);
+  alignas(64) char buffer[kSmallBytes];
+  char* nothing = buffer + kSmallBytes - bytes;
+  if (rows % kGroup != 0) move_run(&kernels.identity, 0, nothing, 1, width, bytes / width);
+  RowTree tree(kernels, buffer, width, bytes / width);
+  const char* row = static_cast<const char*>(x);
+  for (int64_t i = 0; i < rows; i += kGroup) {
+    const void* group[kGroup];
+    for (int64_t k = 0; k < kGroup; ++k, row += bytes) group[k] = i + k < rows ? row : nothing;
+    tree.push_group(group);
+  }
+  __builtin_memcpy(y, tree.total(), static_cast<std::size_t>(bytes));
+  if (op == ReduceOp::mean) kernels.divide(y, rows, width);
+  return true;
+}
 
 void reduce_columns(const Reduction& reduction) { Columns(reduction).run(); }
 

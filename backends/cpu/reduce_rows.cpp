@@ -275,8 +275,13 @@ class Rows {
 
 void reduce_rows(const Reduction& reduction) { Rows(reduction).run(); }
 
-void reduce_row(ReduceOp op, DType dtype, const void* x, int64_t count, void* y) {
-  kernels_of(op, dtype).row(x, count, op == ReduceOp::mean ? count : 1, y);
+void reduce_dense_rows(ReduceOp op, DType dtype, const void* x, int64_t rows, int64_t count, void* y) {
+  const Kernels kernels = kernels_of(op, dtype);
+  const auto size = static_cast<int64_t>(size_of(dtype));
+  const int64_t divisor = op == ReduceOp::mean ? count : 1;
+  for (int64_t row = 0; row < rows; ++row) {
+    kernels.row(static_cast<const char*>(x) + row * count * size, count, divisor, static_cast<char*>(y) + row * size);
+  }
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

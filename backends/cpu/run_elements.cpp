@@ -45,6 +45,33 @@ void stream(const char* from, char* y, int64_t bytes) {
   __builtin_memcpy(y + i, from + i, static_cast<std::size_t>(bytes - i));
 }
 
+/// Whether operand k is the same short row again and again while the other input and y have no gaps.
+bool repeats_row(const Nest<3>& nest, int k) {
+  const int64_t inner = nest.inner();
+  if (nest.rank != 2 || 2 * inner > kBuffer) return false;
+  for (int i = 0; i < 3; ++i) {
+    if (nest.inner_stride(i) != 1 || nest.strides[i][0] != (i == k ? 0 : inner)) return false;
+  }
+  return true;
+}
+
+/// Many short rows at once, next to as many copies of the row that repeats.
+template <class Apply>
+void run_repeated(const Nest<3>& nest, const void* row, int64_t size, Apply apply) {
+  const int64_t inner = nest.inner(), rows = nest.sizes[0];
+  const int64_t copies = min(kBuffer / inner, rows);
+  alignas(64) char buffer[kBuffer * 8];
+  const int64_t bytes = copies * inner * size;
+  __builtin_memcpy(buffer, row, static_cast<std::size_t>(inner * size));
+  for (int64_t done = inner * size; done < bytes; done *= 2) {
+    __builtin_memcpy(buffer + done, buffer, static_cast<std::size_t>(min(done, bytes - done)));
+  }
+  const int64_t chunk = max<int64_t>(1, kGrain / (copies * inner)) * copies;
+  parallel_for(rows, chunk, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; r += copies) apply(r * inner, buffer, min(copies, end - r) * inner);
+  });
+}
+
 }  // namespace
 
 void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int64_t step_b, void* y, int64_t step_y,
@@ -71,6 +98,21 @@ void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int6
 
 void run_elements(const Runs& runs, const Input& a, const Input& b, const Array& y) {
   const Nest<3> nest = collapse<3>(y.shape, {a.strides, b.strides, y.strides});
+  const auto size_a = static_cast<int64_t>(size_of(a.dtype)), size_b = static_cast<int64_t>(size_of(b.dtype));
+  const auto size_y = static_cast<int64_t>(size_of(y.dtype));
+  if (repeats_row(nest, 0)) {
+    run_repeated(nest, a.data, size_a, [&](int64_t i, const void* part_a, int64_t n) {
+      runs.arrays(part_a, static_cast<const char*>(b.data) + i * size_b, y.as<char>() + i * size_y, n);
+    });
+    return;
+  }
+  if (repeats_row(nest, 1)) {
+    run_repeated(nest, b.data, size_b, [&](int64_t i, const void* part_b, int64_t n) {
+      runs.arrays(static_cast<const char*>(a.data) + i * size_a, part_b, y.as<char>() + i * size_y, n);
+    });
+    return;
+  }
+
   const int64_t stride_a = nest.inner_stride(0), stride_b = nest.inner_stride(1), stride_y = nest.inner_stride(2);
 
   Run run = runs.arrays;
@@ -83,8 +125,6 @@ void run_elements(const Runs& runs, const Input& a, const Input& b, const Array&
     fixed_a = true;
   }
 
-  const auto size_a = static_cast<int64_t>(size_of(a.dtype)), size_b = static_cast<int64_t>(size_of(b.dtype));
-  const auto size_y = static_cast<int64_t>(size_of(y.dtype));
   for_each_run(nest, kGrain, [&](const int64_t* offsets, int64_t count) {
     Side side_a(stride_a, a.dtype, fixed_a || stride_a == 1);
     Side side_b(stride_b, b.dtype, fixed_b || stride_b == 1);

@@ -252,15 +252,17 @@ TYPED_TEST(Binary, EqualsAPlainLoopForEverySize) {
 }
 
 TYPED_TEST(Binary, BroadcastsRowsAndColumns) {
-  const Shape shape{70, 130};
-  for (const auto& strides : {std::vector<std::int64_t>{0, 1}, {1, 0}, {0, 0}}) {
-    TestArray<TypeParam> a = random_array<TypeParam>(shape, 13), b(shape, strides), y(shape), z(shape);
-    randomize(b, 14);
-    cpu().binary(BinaryOp::sub, a, b, y);
-    cpu().binary(BinaryOp::sub, b, a, z);
-    for (std::int64_t i = 0; i < y.size(); ++i) {
-      ASSERT_EQ(y[i], static_cast<TypeParam>(a[i] - b[i]));
-      ASSERT_EQ(z[i], static_cast<TypeParam>(b[i] - a[i]));
+  for (const Shape& shape : {Shape{70, 130}, Shape{2000, 33}, Shape{3, 300}}) {
+    for (const auto& strides : {std::vector<std::int64_t>{0, 1}, {1, 0}, {0, 0}}) {
+      TestArray<TypeParam> a = random_array<TypeParam>(shape, 13), b(shape, strides), y(shape), z(shape);
+      randomize(b, 14);
+      cpu().binary(BinaryOp::sub, a, b, y);
+      cpu().binary(BinaryOp::sub, b, a, z);
+      for (std::int64_t i = 0; i < y.size(); ++i) {
+        ASSERT_EQ(y[i], static_cast<TypeParam>(a[i] - b[i]));
+        ASSERT_EQ(z[i], static_cast<TypeParam>(b[i] - a[i]));
+      }
+      EXPECT_TRUE(y.margins_intact() && z.margins_intact());
     }
   }
 }
