@@ -154,4 +154,16 @@ TEST(HigherOrder, HessianVectorProduct) {
   EXPECT_EQ(hvp.to_vector<double>(), (std::vector<double>{6 + 6, 6, 36 + 6}));
 }
 
+TEST(HigherOrder, DigammaHasAFirstDerivativeOnlyAndSaysSo) {
+  const Tensor x = tensor({1.5}, {.dtype = f64});
+  Tape outer;
+  outer.watch(x);
+  Tensors first = [&] {
+    Tape inner;
+    return inner.gradient(digamma(x), {x});
+  }();
+  EXPECT_NEAR(first[0].item(), 0.93480220054467930942, 1e-14);  // trigamma(3/2) = pi^2 / 2 - 4
+  EXPECT_THROW_WITH(outer.gradient(first[0], {x}), Error, "digamma has a first derivative only");
+}
+
 }  // namespace
