@@ -43,6 +43,7 @@
 #include "reel/ops/gradcheck.h"
 #include "reel/ops/matmul.h"
 #include "reel/ops/ragged.h"
+#include "reel/ops/rearrange.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
 #include "reel/ops/statistics.h"

@@ -33,6 +33,34 @@ Tensor ones(const Shape& shape, TensorOptions options, SourceLocation where) { r
 Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
 Tensor ones_like(const Tensor& x) { return ones(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
 
+Tensor full_like(const Tensor& x, Scalar value, SourceLocation where) {
+  check::defined("full_like", "x", x, where);
+  return full(x.shape(), value, {.dtype = x.dtype(), .device = x.device()}, where);
+}
+
+Tensor linspace(double start, double end, std::int64_t count, TensorOptions options, SourceLocation where) {
+  if (!is_floating(options.dtype))
+    throw DTypeError(std::string("linspace: the dtype must be f32 or f64, got ") + name_of(options.dtype), where);
+  Tensor y = empty({count}, {.dtype = f64}, where);
+  auto* values = y.array().as<double>();
+  const double step = count > 1 ? (end - start) / static_cast<double>(count - 1) : 0;
+  // From both ends, so that both are exact and the numbers lie evenly about the middle.
+  for (std::int64_t i = 0; i < count; ++i)
+    values[i] =
+        i < (count + 1) / 2 ? start + step * static_cast<double>(i) : end - step * static_cast<double>(count - 1 - i);
+  return detail::transferred(options.dtype == f64 ? y : detail::copied(y, options.dtype), options.device);
+}
+
+Tensor eye(std::int64_t rows, std::int64_t cols, TensorOptions options, SourceLocation where) {
+  Tensor y = zeros({rows, cols}, options, where);
+  const std::int64_t stride = cols + 1, size = rows < cols ? rows : cols;
+  const Tensor diagonal = detail::view(y, 0, {size}, &stride);
+  backend(y.device()).fill(diagonal.array(), 1);
+  return y;
+}
+
+Tensor eye(std::int64_t size, TensorOptions options, SourceLocation where) { return eye(size, size, options, where); }
+
 Tensor arange(std::int64_t count, TensorOptions options, SourceLocation where) {
   if (options.dtype == bool8) throw DTypeError("arange: the dtype must be a number's, got bool8", where);
   Tensor y = empty({count}, options, where);

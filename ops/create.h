@@ -17,10 +17,20 @@ REEL_API Tensor full(const Shape& shape, Scalar value, TensorOptions options = {
                      SourceLocation where = SourceLocation::current());
 REEL_API Tensor zeros_like(const Tensor& x);
 REEL_API Tensor ones_like(const Tensor& x);
+REEL_API Tensor full_like(const Tensor& x, Scalar value, SourceLocation where = SourceLocation::current());
 
 /// [0, 1, ..., count - 1]
 REEL_API Tensor arange(std::int64_t count, TensorOptions options = {.dtype = i64},
                        SourceLocation where = SourceLocation::current());
+
+/// `count` numbers from start to end, both included, evenly apart; computed in f64, rounded once. One number is start. f32 or
+/// f64. Throws DTypeError.
+REEL_API Tensor linspace(double start, double end, std::int64_t count, TensorOptions options = {},
+                         SourceLocation where = SourceLocation::current());
+/// [rows, cols] with 1 on the main diagonal and 0 elsewhere; any dtype. One size: square.
+REEL_API Tensor eye(std::int64_t rows, std::int64_t cols, TensorOptions options = {},
+                    SourceLocation where = SourceLocation::current());
+REEL_API Tensor eye(std::int64_t size, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
 
 /// Uniform numbers in [0, 1); f32 or f64. The same for every backend and number of threads. Throws DTypeError.
 REEL_API Tensor rand(const Shape& shape, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
