@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reel/core/ragged.h"
+#include "reel/ops/reduction.h"
 
 namespace reel {
 
@@ -21,9 +22,6 @@ REEL_API Ragged softmax(const Ragged& x, int axis, double temperature = 1,
                         SourceLocation where = SourceLocation::current());
 REEL_API Ragged log_softmax(const Ragged& x, int axis, double temperature = 1,
                             SourceLocation where = SourceLocation::current());
-
-/// How a loss over rows becomes its result.
-enum class Reduction : std::uint8_t { mean, sum, none };
 
 struct CrossEntropyOptions {
   Reduction reduction = Reduction::mean;  // mean: over the rows that are not ignored; NaN if there is none

@@ -68,7 +68,7 @@ const std::vector<OpCase>& op_cases() {
   static const std::vector<OpCase> all = [] {
     std::vector<OpCase> rows;
     for (const auto& part : {arithmetic_cases(), unary_cases(), reduce_cases(), product_cases(), softmax_cases(),
-                             shape_cases(), ragged_cases(), choice_cases(), statistics_cases(), rearrange_cases()})
+                             shape_cases(), ragged_cases(), choice_cases(), statistics_cases(), rearrange_cases(), losses_cases()})
       rows.insert(rows.end(), part.begin(), part.end());
     return rows;
   }();

@@ -87,6 +87,7 @@ std::vector<OpCase> shape_cases();
 std::vector<OpCase> ragged_cases();
 std::vector<OpCase> choice_cases();
 std::vector<OpCase> statistics_cases();
+std::vector<OpCase> losses_cases();
 std::vector<OpCase> rearrange_cases();
 
 }  // namespace reel::test

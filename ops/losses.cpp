@@ -1,0 +1,117 @@
+#include "reel/ops/losses.h"
+
+#include <string>
+
+#include "reel/ops/activations.h"
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/check.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/elementwise.h"
+#include "reel/ops/offsets.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/statistics.h"
+#include "reel/ops/unary.h"
+
+namespace reel {
+
+namespace {
+
+void check_pair(const char* op, const char* name, const Tensor& x, const char* other, const Tensor& target,
+                SourceLocation where) {
+  check::floating(op, name, x, where);
+  check::like(op, other, target, name, x, where);
+  check::shape(op, other, target, x.shape(), where);
+}
+
+Tensor reduced(const Tensor& losses, Reduction reduction, SourceLocation where) {
+  if (reduction == Reduction::none) return losses;
+  return reduction == Reduction::sum ? sum(losses, {}, Keep::no, where) : mean(losses, {}, Keep::no, where);
+}
+
+}  // namespace
+
+Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {
+  check_pair("mse_loss", "x", x, "target", target, where);
+  return reduced(square(x - target), reduction, where);
+}
+
+Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {
+  check_pair("l1_loss", "x", x, "target", target, where);
+  return reduced(abs(x - target), reduction, where);
+}
+
+Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, double delta, SourceLocation where) {
+  check_pair("huber_loss", "x", x, "target", target, where);
+  if (!(delta > 0)) throw Error("huber_loss: delta must be above 0, got " + std::to_string(delta), where);
+  // With near = r up to delta, both branches are near (r - near / 2), and the derivative is `near`.
+  const Tensor r = x - target;
+  const Tensor near = clamp(r, -delta, delta, where);
+  return reduced(near * (r - 0.5 * near), reduction, where);
+}
+
+Tensor bce_with_logits(const Tensor& logits, const Tensor& target, Reduction reduction, SourceLocation where) {
+  check_pair("bce_with_logits", "logits", logits, "target", target, where);
+  // Two sums without cancellation: softplus(x) - target x would lose all digits for large x.
+  return reduced(target * softplus(-logits) + (1 - target) * softplus(logits), reduction, where);
+}
+
+Tensor kl_div(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {
+  check_pair("kl_div", "x", x, "target", target, where);
+  const Tensor some = untaped([&] { return cast(target != 0, target.dtype()); });
+  const Tensor none = untaped([&] { return 1 - some; });
+  return reduced(target * (log(target + none) - detail::relu_mask(x, some)), reduction, where);
+}
+
+Tensor hinge_loss(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {
+  check_pair("hinge_loss", "x", x, "target", target, where);
+  return reduced(relu(1 - target * x), reduction, where);
+}
+
+Tensor poisson_nll(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {
+  check_pair("poisson_nll", "x", x, "target", target, where);
+  return reduced(exp(x) - target * x, reduction, where);
+}
+
+Tensor cosine_similarity(const Tensor& a, const Tensor& b, int axis, double eps, SourceLocation where) {
+  check_pair("cosine_similarity", "a", a, "b", b, where);
+  axis = check::axis("cosine_similarity", axis, a.rank(), where);
+  const Tensor lengths = maximum(norm(a, axis), eps) * maximum(norm(b, axis), eps);
+  return sum(a * b, axis, Keep::no, where) / lengths;
+}
+
+Tensor mse_loss(const Ragged& x, const Ragged& target, Reduction reduction, SourceLocation where) {
+  check::same_lengths("mse_loss", x, target, where);
+  return mse_loss(x.values(), target.values(), reduction, where);
+}
+Tensor l1_loss(const Ragged& x, const Ragged& target, Reduction reduction, SourceLocation where) {
+  check::same_lengths("l1_loss", x, target, where);
+  return l1_loss(x.values(), target.values(), reduction, where);
+}
+Tensor huber_loss(const Ragged& x, const Ragged& target, Reduction reduction, double delta, SourceLocation where) {
+  check::same_lengths("huber_loss", x, target, where);
+  return huber_loss(x.values(), target.values(), reduction, delta, where);
+}
+Tensor bce_with_logits(const Ragged& logits, const Ragged& target, Reduction reduction, SourceLocation where) {
+  check::same_lengths("bce_with_logits", logits, target, where);
+  return bce_with_logits(logits.values(), target.values(), reduction, where);
+}
+Tensor kl_div(const Ragged& x, const Ragged& target, Reduction reduction, SourceLocation where) {
+  check::same_lengths("kl_div", x, target, where);
+  return kl_div(x.values(), target.values(), reduction, where);
+}
+Tensor hinge_loss(const Ragged& x, const Ragged& target, Reduction reduction, SourceLocation where) {
+  check::same_lengths("hinge_loss", x, target, where);
+  return hinge_loss(x.values(), target.values(), reduction, where);
+}
+Tensor poisson_nll(const Ragged& x, const Ragged& target, Reduction reduction, SourceLocation where) {
+  check::same_lengths("poisson_nll", x, target, where);
+  return poisson_nll(x.values(), target.values(), reduction, where);
+}
+Ragged cosine_similarity(const Ragged& a, const Ragged& b, int axis, double eps, SourceLocation where) {
+  check::same_lengths("cosine_similarity", a, b, where);
+  if (check::axis("cosine_similarity", axis, a.values().rank(), where) == 0)
+    throw ShapeError("cosine_similarity: the axis of a Ragged must lie behind the rows' axis 0", where);
+  return a.with(cosine_similarity(a.values(), b.values(), axis, eps, where));
+}
+
+}  // namespace reel

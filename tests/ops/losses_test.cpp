@@ -1,0 +1,64 @@
+// What the op-case table cannot say about losses: extreme logits, targets of 0, rows of zeros.
+
+#include "reel/ops/losses.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "reel/core/tape.h"
+#include "reel/ops/create.h"
+
+namespace reel::test {
+namespace {
+
+using testing::ElementsAre;
+
+const TensorOptions kDouble{.dtype = f64};
+
+// d sum(f(x)) / dx
+template <class F>
+std::vector<double> slopes(const Tensor& x, F&& f) {
+  Tape tape;
+  tape.watch(x);
+  const Tensor y = f(x);
+  return tape.gradient(y, ones_like(y), {x})[0].template to_vector<double>();
+}
+
+TEST(BceWithLogits, IsAccurateInBothTailsAndDoesNotOverflow) {
+  const Tensor logits = tensor({50, -50, 1000, -1000, 0}, kDouble), target = tensor({1, 0, 0, 1, 0.5}, kDouble);
+  const std::vector<double> losses = bce_with_logits(logits, target, Reduction::none).to_vector<double>();
+  const double tail = std::exp(-50.0);
+  EXPECT_NEAR(losses[0] / tail, 1, 1e-14);
+  EXPECT_NEAR(losses[1] / tail, 1, 1e-14);
+  EXPECT_EQ(losses[2], 1000);
+  EXPECT_EQ(losses[3], 1000);
+  EXPECT_NEAR(losses[4], std::log(2.0), 1e-15);
+  const auto f = [&](const Tensor& x) { return bce_with_logits(x, target, Reduction::sum); };
+  const std::vector<double> d = slopes(logits, f);
+  EXPECT_NEAR(d[0] / -tail, 1, 1e-14);
+  EXPECT_EQ(d[2], 1);
+  EXPECT_EQ(d[3], -1);
+  EXPECT_EQ(d[4], 0);
+}
+
+TEST(KlDiv, OfATargetOfZeroIsZeroWithZeroGradient) {
+  const Tensor x = tensor({-INFINITY, -1, 0}, kDouble), target = tensor({0, 0, 1}, kDouble);
+  EXPECT_THAT(kl_div(x, target, Reduction::none).to_vector<double>(), ElementsAre(0, 0, 0));
+  EXPECT_THAT(slopes(x, [&](const Tensor& x) { return kl_div(x, target, Reduction::sum); }), ElementsAre(0, 0, -1));
+}
+
+TEST(HuberLoss, HasTheDerivativeDeltaFarOut) {
+  const Tensor x = tensor({-1000, -1, 0, 0.5, 1000}, kDouble);
+  EXPECT_THAT(slopes(x, [](const Tensor& x) { return huber_loss(x, zeros_like(x), Reduction::sum); }),
+              ElementsAre(-1, -1, 0, 0.5, 1));
+}
+
+TEST(CosineSimilarity, OfZerosIsZero) {
+  EXPECT_EQ(cosine_similarity(zeros({1, 3}), ones({1, 3})).item(), 0);
+  EXPECT_NEAR(cosine_similarity(full({1, 3}, -2, kDouble), ones({1, 3}, kDouble)).item(), -1, 1e-15);
+}
+
+}  // namespace
+}  // namespace reel::test
