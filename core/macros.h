@@ -20,3 +20,10 @@
 #else
 #define REEL_SCALAR REEL_INLINE
 #endif
+
+// Before a loop of a few steps in scalar maths: unrolled, it leaves no loop inside the kernel's.
+#if defined(__CUDACC__) || defined(__clang__)
+#define REEL_UNROLL _Pragma("unroll")
+#else
+#define REEL_UNROLL _Pragma("GCC unroll 16")
+#endif

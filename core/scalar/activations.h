@@ -6,8 +6,8 @@
 /// Activation functions and logarithms of probabilities that are built on exp and log.
 namespace reel::scalar {
 
-/// log(1 + e^x) = max(x, 0) + log(1 + e^-|x|). f32: log(1 + e) = e L(e - 1/2) with L of degree 10, error 2^-25.03, and the
-/// factor e = 2^n (1 + y) comes last, for the left tail.
+/// log(1 + e^x) = max(x, 0) + log(1 + e^-|x|). f32: log(1 + e) = e L(e - 1/2) with L of degree 10, error 2^-25.03, and
+/// the factor e = 2^n (1 + y) comes last, for the left tail.
 REEL_SCALAR float softplus(float x) {
   const ReducedExponent<float> reduced = reduce_exponent(clamp_exponent(-abs(x)));
   const float y = expm1_polynomial(reduced.r);
@@ -24,8 +24,8 @@ REEL_SCALAR T logsigmoid(T x) {
   return -softplus(-x);
 }
 
-/// x sigmoid(x), with relative accuracy in the left tail. 1 / (1 + e) is corrected for its rounding errors, and x multiplied
-/// in before the power of two, so that a denormal is rounded once.
+/// x sigmoid(x), with relative accuracy in the left tail. 1 / (1 + e) is corrected for its rounding errors, and x
+/// multiplied in before the power of two, so that a denormal is rounded once.
 template <class T>
 REEL_SCALAR T silu(T x) {
   constexpr T limit = sizeof(T) == 4 ? T(120) : T(800);  // it is 0 below -limit and x above limit
@@ -55,8 +55,8 @@ REEL_SCALAR T silu_derivative(T x) {
   return s * fma(b, sigmoid(-b), T(1));
 }
 
-/// x / 2 (1 + tanh(v / 2)) = x sigmoid(v) with v = 2 sqrt(2 / pi) (x + 0.044715 x^3), with relative accuracy in the left tail:
-/// v = x (c1 + c3 x^2) is kept as a sum of two numbers.
+/// x / 2 (1 + tanh(v / 2)) = x sigmoid(v) with v = 2 sqrt(2 / pi) (x + 0.044715 x^3), with relative accuracy in the
+/// left tail: v = x (c1 + c3 x^2) is kept as a sum of two numbers.
 template <class T>
 REEL_SCALAR T gelu_tanh(T x) {
   constexpr double limit = sizeof(T) == 4 ? 11.0 : 22.0;  // the tail is 0 from there on

@@ -4,8 +4,9 @@
 
 #include "reel/core/macros.h"
 
-/// The bricks of the scalar maths: bits, fused multiply-add, polynomials. Everything in core/scalar/ is branch-free, so that
-/// a plain loop over it is vectorised, and uses no function with linkage, so that it can be compiled once per instruction set.
+/// The bricks of the scalar maths: bits, fused multiply-add, polynomials. Everything in core/scalar/ is branch-free, so
+/// that a plain loop over it is vectorised, and uses no function with linkage, so that it can be compiled once per
+/// instruction set.
 namespace reel::scalar {
 
 /// The layout of the IEEE format of T.
@@ -57,8 +58,8 @@ REEL_SCALAR constexpr T quiet_nan() {
   return from_bits<T>(Format<T>::kInfinity | (Bits<T>(1) << (Format<T>::kMantissa - 1)));
 }
 
-/// a b + c, rounded once where the machine has such an instruction and twice elsewhere: never by software. Formulas that use
-/// it stay within their bound either way.
+/// a b + c, rounded once where the machine has such an instruction and twice elsewhere: never by software. Formulas
+/// that use it stay within their bound either way.
 REEL_SCALAR float fma(float a, float b, float c) {
 #if defined(__CUDA_ARCH__)
   return __fmaf_rn(a, b, c);
@@ -173,7 +174,8 @@ REEL_SCALAR T power_of_two(Bits<T> n) {
   return from_bits<T>((n + Format<T>::kBias) << Format<T>::kMantissa);
 }
 
-/// p 2^n, rounded once, into the denormals and up to infinity: |n| < 2 * bias. Two factors, for 2^n alone may not exist.
+/// p 2^n, rounded once, into the denormals and up to infinity: |n| < 2 * bias. Two factors, for 2^n alone may not
+/// exist.
 template <class T>
 REEL_SCALAR T scale(T p, Bits<T> n) {
   constexpr Bits<T> offset = 4096;  // a logical shift of a positive number: vectors have no arithmetic one for 64 bits

@@ -32,7 +32,7 @@ REEL_SCALAR double lgamma_of_positive(double x) {
   const bool small = x < 0.75;
   // Down to z in [3/4, 5/2): Gamma(x) = product Gamma(z), or up by one: Gamma(x) = Gamma(z) / x.
   double z = small ? x + 1.0 : x, product = 1.0;
-#pragma GCC unroll 6
+  REEL_UNROLL
   for (int step = 0; step < 6; ++step) {
     const bool down = z >= 2.5;
     z = down ? z - 1.0 : z;
@@ -58,8 +58,8 @@ REEL_SCALAR double lgamma_of_positive(double x) {
   return big ? (x < infinity<double>() ? far : x) : near;
 }
 
-/// log |Gamma(x)|; infinity at 0 and the negative integers. Below 0 by reflection, log(pi / |x sin(pi x)|) - log Gamma(-x):
-/// there the error is relative to these terms.
+/// log |Gamma(x)|; infinity at 0 and the negative integers. Below 0 by reflection, log(pi / |x sin(pi x)|) - log
+/// Gamma(-x): there the error is relative to these terms.
 REEL_SCALAR double lgamma(double x) {
   const double a = abs(x);
   const double positive = lgamma_of_positive(a);
@@ -78,7 +78,7 @@ REEL_SCALAR double digamma_of_positive(double x) {
   // psi(x) = psi(z) + the sum of 1 / (x - k), gathered as one fraction, z in [1, 3); or psi(x) = psi(x + 1) - 1 / x.
   double z = small ? x + 1.0 : x;
   double numerator = small ? -1.0 : 0.0, denominator = small ? x : 1.0;
-#pragma GCC unroll 5
+  REEL_UNROLL
   for (int step = 0; step < 5; ++step) {
     const bool down = z >= 3.0;
     z = down ? z - 1.0 : z;
@@ -116,11 +116,11 @@ REEL_SCALAR double digamma(double x) {
 }
 REEL_SCALAR float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
 
-/// The second derivative of log Gamma, for the gradient of digamma: steps up to z >= 8, then 1 / z + 1 / (2 z^2) + T(1 / z^2) / z^3,
-/// degree 7, error 2^-65; below 0 by reflection.
+/// The second derivative of log Gamma, for the gradient of digamma: steps up to z >= 8, then 1 / z + 1 / (2 z^2) + T(1
+/// / z^2) / z^3, degree 7, error 2^-65; below 0 by reflection.
 REEL_SCALAR double trigamma(double x) {
   double z = x < 0.0 ? 1.0 - x : x, sum = 0.0;
-#pragma GCC unroll 8
+  REEL_UNROLL
   for (int step = 0; step < 8; ++step) {
     const bool up = z < 8.0;
     sum += up ? 1.0 / (z * z) : 0.0;

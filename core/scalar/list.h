@@ -4,8 +4,8 @@
 
 namespace reel {
 
-/// Elementwise functions of one argument. Each has a struct in `reel/core/scalar/unary.h` with its formula and derivative.
-/// X(name, Struct)
+/// Elementwise functions of one argument. Each has a struct in `reel/core/scalar/unary.h` with its formula and
+/// derivative. X(name, Struct)
 #define REEL_UNARY_OPS(X)      \
   X(neg, Neg)                  \
   X(exp, Exp)                  \

@@ -12,8 +12,9 @@ REEL_SCALAR float log1p_tail(float f) {
                                    0.12761216f, -0.07632024f);
   return f * f * Rule::fma(f, q, -0.5f);
 }
-/// f64: with s = f / (2 + f), log(1 + f) = 2 atanh(s) = 2 s + s z q(z), z = s^2, and 2 s = f - s f, so that no rounding error
-/// of s reaches the leading f. Degree 6, error 2^-59.4 of the logarithm. (The arrangement is that of Sun's fdlibm.)
+/// f64: with s = f / (2 + f), log(1 + f) = 2 atanh(s) = 2 s + s z q(z), z = s^2, and 2 s = f - s f, so that no rounding
+/// error of s reaches the leading f. Degree 6, error 2^-59.4 of the logarithm. (The arrangement is that of Sun's
+/// fdlibm.)
 template <class Rule = MachineFma>
 REEL_SCALAR double log1p_tail(double f) {
   const double s = f / (2.0 + f);

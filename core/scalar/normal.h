@@ -3,9 +3,8 @@
 #include "reel/core/scalar/exp.h"
 #include "reel/core/scalar/log.h"
 
-/// Functions of the normal distribution and its tails: erf, erfc, gelu,
-/// log_ndtr. For f32 they are computed in f64 with short polynomials: shorter
-/// and more accurate than f32 with compensated steps.
+/// Functions of the normal distribution and its tails: erf, erfc, gelu, log_ndtr. For f32 they are computed in f64 with
+/// short polynomials: shorter and more accurate than f32 with compensated steps.
 namespace reel::scalar {
 
 /// A number in two parts, the second smaller than an ULP of the first.
@@ -13,8 +12,7 @@ struct TwoPart {
   double high, low;
 };
 
-/// e^(high + low) = 2^n (1 + y) for a result of type T. `low` is what `high`
-/// lost in rounding; f32 does not need it.
+/// e^(high + low) = 2^n (1 + y) for a result of type T. `low` is what `high` lost in rounding; f32 does not need it.
 template <class T>
 struct Exponential;
 
@@ -54,8 +52,7 @@ struct Exponential<double> {
   REEL_SCALAR double times(TwoPart factor) const { return scale(factor.high + fma(y, factor.high, factor.low), n); }
 };
 
-/// R(a) = exp(a^2 / 2) Phi(-a) for a >= 0, where Phi is the normal distribution
-/// function: 1/2 at 0, about 0.4 / a far out.
+/// R(a) = exp(a^2 / 2) Phi(-a) for a >= 0, where Phi is the normal distribution function: 1/2 at 0, 0.4 / a far out.
 template <class T>
 struct TailRatio;
 
@@ -73,10 +70,9 @@ struct TailRatio<float> {
 
 template <>
 struct TailRatio<double> {
-  /// t S(t - 1/2) with t = 4 / (a + 4); degree 24, error 2^-56.3 for all a. The
-  /// last step of Horner's rule keeps its rounding error. The rounding errors
-  /// of t, and what a itself lost in rounding, make it R(a - delta): that is
-  /// set right by the differential equation R'(a) = a R(a) - 1 / sqrt(2 pi).
+  /// t S(t - 1/2) with t = 4 / (a + 4); degree 24, error 2^-56.3 for all a. The last step of Horner's rule keeps its
+  /// rounding error. The rounding errors of t, and what a itself lost in rounding, make it R(a - delta): that is set
+  /// right by the differential equation R'(a) = a R(a) - 1 / sqrt(2 pi).
   REEL_SCALAR static TwoPart of(double a, double a_low = 0.0) {
     const double d = a + 4.0;
     const double t = 4.0 / d;
@@ -92,7 +88,7 @@ struct TailRatio<double> {
                    0x1.33e4d682398ebp-12, -0x1.0bb079c8702fbp-8, 0x1.12660b8a37a1bp-12, 0x1.949de5006570dp-10);
     const double p = inner * u;
     const double s = p + 0x1.82b4bb8c94dcep-3;
-    const double s_low = (sum_tail(p, 0x1.82b4bb8c94dcep-3, s) + -0x1.7511546b00680p-58) + product_tail(inner, u, p);
+    const double s_low = (sum_tail(p, 0x1.82b4bb8c94dcep-3, s) - 0x1.7511546b00680p-58) + product_tail(inner, u, p);
     const double r = t * s;
     const double slope = a < 1e6 ? fma(a, r, -0.39894228040143268) : 0.0;  // farther out only its rounding is left
     return {r, product_tail(t, s, r) + fma(delta, slope, t * s_low)};
@@ -126,8 +122,8 @@ REEL_SCALAR T erfc(T x) {
   return static_cast<T>(x < T(0) ? 2.0 - tail : tail);
 }
 
-/// The error function. Small x: x + x P(x^2). f32: |x| < 0.9, degree 6,
-/// 2^-30.1; beyond, 1 - 2^-g(x) with g of degree 6, error 2^-29.1 of erf.
+/// The error function. Small x: x + x P(x^2). f32: |x| < 0.9, degree 6, 2^-30.1; beyond, 1 - 2^-g(x) with g of degree
+/// 6, error 2^-29.1 of erf.
 REEL_SCALAR float erf(float x) {
   const float a = abs(x);
   const float z = a * a;
@@ -166,8 +162,7 @@ REEL_SCALAR T erf_derivative(T x) {
   return static_cast<T>(Exponential<double>(square.high, square.low).times(1.1283791670955126));
 }
 
-/// x Phi(x) = max(x, 0) - |x| Phi(-|x|), with relative accuracy in the left
-/// tail, down to the denormals.
+/// x Phi(x) = max(x, 0) - |x| Phi(-|x|), with relative accuracy in the left tail, down to the denormals.
 template <class T>
 REEL_SCALAR T gelu(T x) {
   constexpr double limit = sizeof(T) == 4 ? 15.0 : 39.0;  // the tail is 0 from there on
@@ -179,8 +174,7 @@ REEL_SCALAR T gelu(T x) {
   return static_cast<T>((wide <= 0.0 ? 0.0 : wide) - tail);
 }
 
-/// Phi(x) + x phi(x); for a = |x| and x < 0 it is exp(-a^2 / 2) (R(a) - a /
-/// sqrt(2 pi)), and 1 minus that for x > 0.
+/// Phi(x) + x phi(x); for a = |x| and x < 0 it is exp(-a^2 / 2) (R(a) - a / sqrt(2 pi)), and 1 minus that for x > 0.
 template <class T>
 REEL_SCALAR T gelu_derivative(T x) {
   constexpr double limit = sizeof(T) == 4 ? 15.0 : 39.0;

@@ -3,9 +3,9 @@
 #include "reel/core/scalar/log.h"
 #include "reel/core/scalar/trig.h"
 
-/// Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011) and the numbers that
-/// are made of it. Counter-based: block number `counter` of a stream needs no other block. Everything here is integer
-/// arithmetic, separate multiplications and additions and square roots: every machine gives the same bits.
+/// Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011) and the numbers
+/// that are made of it. Counter-based: block number `counter` of a stream needs no other block. Everything here is
+/// integer arithmetic, separate multiplications and additions and square roots: every machine gives the same bits.
 namespace reel::scalar {
 
 /// Four random numbers of 32 bits.
@@ -18,11 +18,7 @@ REEL_SCALAR PhiloxBlock philox(std::uint64_t seed, std::uint64_t stream, std::ui
   std::uint32_t c0 = static_cast<std::uint32_t>(counter), c1 = static_cast<std::uint32_t>(counter >> 32);
   std::uint32_t c2 = static_cast<std::uint32_t>(stream), c3 = static_cast<std::uint32_t>(stream >> 32);
   std::uint32_t k0 = static_cast<std::uint32_t>(seed), k1 = static_cast<std::uint32_t>(seed >> 32);
-#if defined(__CUDACC__)
-#pragma unroll
-#elif defined(__GNUC__)
-#pragma GCC unroll 10
-#endif
+  REEL_UNROLL
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * c0;
     const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * c2;
@@ -53,8 +49,8 @@ struct Pair {
   T first, second;
 };
 
-/// Box and Muller: radius (cos, sin) for radius = sqrt(-2 log u), u in (0, 1], and the angle 2 pi (quarters / 4) + r, with
-/// |r| <= pi / 4: the angle comes reduced, for it is made of random bits.
+/// Box and Muller: radius (cos, sin) for radius = sqrt(-2 log u), u in (0, 1], and the angle 2 pi (quarters / 4) + r,
+/// with |r| <= pi / 4: the angle comes reduced, for it is made of random bits.
 template <class T>
 REEL_SCALAR Pair<T> box_muller(T u, std::uint32_t quarters, T r) {
   const T radius = sqrt(T(-2) * log<NoFma>(u));

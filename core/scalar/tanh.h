@@ -18,7 +18,8 @@ REEL_SCALAR T expm1(T x) {
   return copysign(e.n == T(0) ? expm1_polynomial(x) : y, x);  // for the sign of zero
 }
 
-/// With u = e^(2a) - 1, tanh a = u / (u + 2), which loses little near 0 and is 1 from about 9 (f32), 19 (f64) on; a >= 0.
+/// With u = e^(2a) - 1, tanh a = u / (u + 2), which loses little near 0 and is 1 from about 9 (f32), 19 (f64) on; a >=
+/// 0.
 template <class T>
 REEL_SCALAR T tanh_by_exponential(T a) {
   constexpr T high = sizeof(T) == 4 ? T(20) : T(40);

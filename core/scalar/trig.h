@@ -47,8 +47,9 @@ REEL_SCALAR double product_mod_4(double x, double c) {
   return p - 4.0 * round_to_even(0.25 * p);
 }
 
-/// All finite x. 2 / pi is cut into parts of 29 bits, whose products with the 24 bits of x are exact in f64; of each only what
-/// is left modulo 4 quarter turns is kept. From the large parts to the small: where the sum cancels, nothing was lost before.
+/// All finite x. 2 / pi is cut into parts of 29 bits, whose products with the 24 bits of x are exact in f64; of each
+/// only what is left modulo 4 quarter turns is kept. From the large parts to the small: where the sum cancels, nothing
+/// was lost before.
 REEL_SCALAR ReducedAngle<float> reduce_angle(float angle) {
   const double x = angle;
   double turn = product_mod_4(x, 0x1.45f306dp-1) + product_mod_4(x, 0x1.9391054p-30);
@@ -67,8 +68,8 @@ REEL_SCALAR ReducedAngle<float> reduce_angle(float angle) {
   return {static_cast<float>(r), to_bits(static_cast<float>(quarters) + Format<float>::kRound)};
 }
 
-/// |x| <= 1e8: the number of quarter turns has 26 bits, and its products with parts of pi / 2 of 27 bits are exact. Larger x
-/// gives NaN, for nothing would be right of the result.
+/// |x| <= 1e8: the number of quarter turns has 26 bits, and its products with parts of pi / 2 of 27 bits are exact.
+/// Larger x gives NaN, for nothing would be right of the result.
 REEL_SCALAR ReducedAngle<double> reduce_angle(double x) {
   const double shifted = x * 0.63661977236758134308 + Format<double>::kRound;
   const double n = shifted - Format<double>::kRound;

@@ -5,8 +5,8 @@
 #include "reel/core/scalar/saved.h"
 #include "reel/core/scalar/unary_activations.h"
 
-/// One struct per entry of REEL_UNARY_OPS: the formula, the derivative, and what the derivative is a function of. At kinks
-/// the derivative is the one that PyTorch takes: 0 for relu and abs at 0.
+/// One struct per entry of REEL_UNARY_OPS: the formula, the derivative, and what the derivative is a function of. At
+/// kinks the derivative is the one that PyTorch takes: 0 for relu and abs at 0.
 namespace reel::scalar {
 
 struct Neg {

@@ -4,8 +4,8 @@
 
 #include "reel/core/scalar/unary.h"
 
-/// The structs of REEL_UNARY_OPS as loops over arrays, compiled once per instruction set with the flags of the CPU kernels:
-/// what the tests measure is what users run.
+/// The structs of REEL_UNARY_OPS as loops over arrays, compiled once per instruction set with the flags of the CPU
+/// kernels: what the tests measure is what users run.
 namespace reel::scalar_test {
 
 template <class T>
