@@ -67,8 +67,9 @@ std::vector<std::int64_t> Maker::lengths(std::int64_t total) {
 const std::vector<OpCase>& op_cases() {
   static const std::vector<OpCase> all = [] {
     std::vector<OpCase> rows;
-    for (const auto& part : {arithmetic_cases(), unary_cases(), reduce_cases(), product_cases(), softmax_cases(),
-                             shape_cases(), ragged_cases(), choice_cases(), statistics_cases(), rearrange_cases(), losses_cases()})
+    for (const auto& part :
+         {arithmetic_cases(), unary_cases(), reduce_cases(), product_cases(), softmax_cases(), shape_cases(),
+          ragged_cases(), choice_cases(), statistics_cases(), rearrange_cases(), losses_cases()})
       rows.insert(rows.end(), part.begin(), part.end());
     return rows;
   }();
