@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct FlatBuffer {
   Tensor spare;                          // a sweep writes here and swaps it in when it has succeeded
   std::vector<ParameterState*> members;  // in order of offset
   std::int64_t gradient_count = 0;       // members that have a gradient
+  std::mutex mutex;                      // held where sweeps of several threads meet: as they begin and end
 };
 
 struct ParameterState {

@@ -10,6 +10,7 @@ PullbackRange::PullbackRange() {
   if (!taping()) {
     own_ = open_ = true;
     NodeList* list = NodeList::acquire();
+    list->live_tapes = 1;  // a Tape inside f is an inner one: its end must not empty the list
     thread_tape.list = list;
     thread_tape.recording = true;
     mark_ = {list, list->node_count(), list->slot_end(), 0, false, thread_tape.strict};
@@ -28,7 +29,9 @@ void PullbackRange::close() {
 
 PullbackRange::~PullbackRange() {
   close();
-  if (own_) NodeList::give_back(mark_.list);
+  if (!own_) return;
+  mark_.list->live_tapes = 0;
+  NodeList::give_back(mark_.list);
 }
 
 Tensor PullbackRange::watched(const Tensor& x, SourceLocation where) {

@@ -1,6 +1,7 @@
 #include "reel/core/sweep.h"
 
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -39,13 +40,18 @@ Tensor recorded_sum(const Tensor& a, const Tensor& b) {
 // --- parameters -------------------------------------------------------------------------------------------------------
 
 ParameterSink::ParameterSink(std::shared_ptr<FlatBuffer> home) : home_(std::move(home)) {
-  pending_ = take_spare(*home_);
+  {
+    const std::lock_guard lock(home_->mutex);
+    pending_ = take_spare(*home_);
+  }
   reached_ = empty({home_->members.size()}, {.dtype = u8});
   backend(Device::cpu()).fill(reached_.array(), 0);
 }
 
 ParameterSink::~ParameterSink() {
-  if (home_ != nullptr && pending_.defined()) home_->spare = std::move(pending_);
+  if (!pending_.defined()) return;
+  const std::lock_guard lock(home_->mutex);
+  home_->spare = std::move(pending_);
 }
 
 Gradients::Destination ParameterSink::destination(const ParameterState& parameter) {
@@ -56,6 +62,7 @@ Gradients::Destination ParameterSink::destination(const ParameterState& paramete
 }
 
 void ParameterSink::commit() {
+  const std::lock_guard lock(home_->mutex);
   Ops& ops = backend(pending_.device());
   const auto* reached = reached_.array().as<std::uint8_t>();
   const bool replace = home_->gradient_count == 0;

@@ -473,5 +473,21 @@ TEST(TapeThreads, ManyThreadsTrainTheirOwnParametersAtOnce) {
   for (int t = 0; t < 8; ++t) EXPECT_NEAR(results[static_cast<std::size_t>(t)], t * std::pow(0.8, 100), 1e-12);
 }
 
+TEST(TapeThreads, SweepsOfSeveralThreadsAddToTheSameParameters) {
+  Parameter a(vector({2})), b(vector({3}));
+  flatten_parameters({a, b});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 100; ++i) {
+        Tape tape;
+        tape.backward(a * b);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(a.gradient().item(), 400 * 3);
+  EXPECT_EQ(b.gradient().item(), 400 * 2);
+}
+
 }  // namespace
 }  // namespace reel

@@ -132,6 +132,18 @@ TEST(Pullback, UnderATapeIsARangeOfItAndEndsWithIt) {
   EXPECT_THROW_WITH(pair.second(ones_like(x)), Error, "pullback", "has ended");
 }
 
+TEST(Pullback, TheFunctionMayDifferentiateByItself) {
+  const Tensor x = tensor({2}, {.dtype = f64});
+  auto [y, backprop] = pullback(
+      [](const Tensor& t) {
+        Tape tape;
+        return tape.gradient(t * t * t, {t})[0];  // 3 t^2
+      },
+      x);
+  EXPECT_EQ(y.item(), 12);
+  EXPECT_EQ(backprop(ones_like(y)).item(), 12);  // 6 t
+}
+
 TEST(Pullback, ChecksTheGradientItIsGiven) {
   auto [y, backprop] = pullback([](const Tensor& t) { return t * 2; }, tensor({1, 2}));
   const auto& back = backprop;
