@@ -84,7 +84,7 @@ void Optimizer::group(const std::string& name, GroupOptions options, SourceLocat
 
 // Makes the parts, or checks that the parameters are where they were.
 void Optimizer::lay_out(SourceLocation where) {
-  bool moved = parts_.empty();
+  bool moved = parts_.empty() && !parameters_.empty();
   std::string name;
   for (const Part& part : parts_)
     for (std::size_t i = 0; i < part.members.size(); ++i) {
