@@ -75,10 +75,74 @@ def headers(root, compiler):
         yield words, run("headers.py", root, compiler)
 
 
+def quotes(root):
+    write(root, "ops/a.cpp", "int a() {\n  return 1;\n}\nint b();\n")
+    for quoted, words in [
+        ("cpp ops/a.cpp\nint a() {\n  return 1;\n}\n...\nint b();\n", ""),
+        ("cpp ops/a.cpp\nint a() {\n...\nint b();\n", ""),
+        ("sh\nmake\n", ""),
+        ("cpp ops/a.cpp\nint a() {\n  return 2;\n}\n", "not, or no longer, in ops/a.cpp"),
+        ("cpp ops/a.cpp\nreturn 1;\n", "not, or no longer"),
+        ("cpp ops/a.cpp\nint b();\n...\nint a() {\n", "not, or no longer"),
+        ("cpp ops/b.cpp\nint a();\n", "there is no ops/b.cpp"),
+        ("cpp\nint a();\n", "must name its file"),
+    ]:
+        write(root, "docs/a.md", f"# A page\n\n```{quoted}```\n")
+        yield words, run("quotes.py", root, "docs/a.md")
+
+
+def mutations(root):
+    """What the mutation check finds in a small tree, and what it leaves alone."""
+    write(root, "core/scalar/unary.h", """struct A {
+  static T forward(T x) { return x - T(1); }
+  static T derivative(T x) { return T(-1) * helper(x); }
+};
+T helper(T x) { return fma(x, x, T(2)); }
+""")
+    write(root, "backends/cpu/a.cpp", """namespace {
+void row(const T* x, T* y, int64_t n) {
+  for (int64_t i = 0; i < n - 1; ++i) y[i + 1] += x[n - i] - T(2);
+}
+int64_t last(int64_t n) { return n - 1; }
+}
+void CpuOps::a_backward(const Array& x, const Array& y) {
+  row(x.as<T>() + 1, y.as<T>(), last(x.size));
+}
+void CpuOps::a(const Array& x, const Array& y) { y.as<T>()[0] = T(1) - T(2); }
+""")
+    write(root, "ops/a.cpp", """namespace {
+Tensor half(const Tensor& a) { return 1 - a; }
+}
+Tensor a(const Tensor& x) {
+  Tensor y = x - 1;
+  record_op("a", where, {&x}, y, {}, [y](Gradients& g) {
+    if (g.needs(0)) g.add(0, half(g.dy()) + neg(sum(y, -1)));
+  });
+  return y;
+}
+""")
+    program = "import sys; from mutation import sites; found, complaints = sites.backward_functions(sys.argv[1], ());" \
+        "print(*[f'{s.path}:{s.line} {s.change}' for f in found for s in f.sites], *complaints, sep='\\n')"
+    scripts = HERE.parent.parent / "scripts"
+    result = subprocess.run([sys.executable, "-B", "-c", program, root], text=True, capture_output=True, cwd=scripts)
+    expected = """backends/cpu/a.cpp:3 += -> -= in ++i) y[i + 1] += x[n - i] - T(2)
+backends/cpu/a.cpp:3 - -> + in ) y[i + 1] += x[n - i] - T(2)
+core/scalar/unary.h:3 drop - of -1
+core/scalar/unary.h:5 negate first factor of fma(x, ...)
+ops/a.cpp:2 - -> + in return 1 - a
+ops/a.cpp:7 + -> - in g.add(0, half(g.dy()) + neg(sum(y, -1)))
+ops/a.cpp:7 drop neg of neg(sum(y, -1))
+ops/a.cpp:7 negate half(g.dy()) + neg(sum(y, -1))
+"""
+    same = sorted(result.stdout.splitlines()) == sorted(expected.splitlines())
+    yield "", (0 if same else 1, "" if same else result.stdout + result.stderr)
+
+
 def main():
     compiler = sys.argv[1]
     failures = count = 0
-    for check in layering, sources, lambda root: isa_symbols(root, compiler), lambda root: headers(root, compiler):
+    for check in (layering, sources, quotes, mutations, lambda root: isa_symbols(root, compiler),
+                  lambda root: headers(root, compiler)):
         with tempfile.TemporaryDirectory() as folder:
             for words, (status, output) in check(pathlib.Path(folder)):
                 count += 1

@@ -67,6 +67,48 @@ TEST_P(ScalarDerivative, PassesNaN) {
 INSTANTIATE_TEST_SUITE_P(Ops, ScalarDerivative, testing::Range(0, 0 REEL_UNARY_OPS(REEL_ONE)),
                          [](const auto& info) { return instruction_sets()->loops[info.param].name; });
 
+/// What the derivative tends to, and is within 1e-7 of from |x| = `from` on.
+struct Limits {
+  const char* op;
+  double left, right, from;
+};
+
+TEST(ScalarDerivativeFarOut, IsItsLimit) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Limits all[] = {
+      {"tanh", 0, 0, 20},      {"sigmoid", 0, 0, 40},    {"erf", 0, 0, 8},       {"erfc", 0, 0, 8},
+      {"gelu", 0, 1, 8},       {"gelu_tanh", 0, 1, 8},   {"silu", 0, 1, 40},     {"mish", 0, 1, 40},
+      {"softplus", 0, 1, 40},  {"logsigmoid", 1, 0, 40}, {"hard_tanh", 0, 0, 1}, {"hard_sigmoid", 0, 0, 3},
+      {"hard_swish", 0, 1, 3}, {"dish", 0, 1, 4000},
+  };
+  for (const Limits& limits : all) {
+    for (const double x :
+         {1.0, 3.0, 8.0, 12.0, 16.0, 35.0, 50.0, 130.0, 200.0, 700.0, 900.0, 1200.0, 1e6, 1e30, infinity}) {
+      if (x < limits.from) continue;
+      for (const InstructionSet* set = instruction_sets(); set != instruction_sets() + kInstructionSets; ++set) {
+        if (!set->supported) continue;
+        const int op = find(limits.op);
+        EXPECT_NEAR(derivative_at(*set, op, x), limits.right, 1e-7) << limits.op << " at " << x << " on " << set->name;
+        EXPECT_NEAR(derivative_at(*set, op, -x), limits.left, 1e-7) << limits.op << " at " << -x << " on " << set->name;
+        const auto f32 = static_cast<float>(x);
+        EXPECT_NEAR(derivative_at(*set, op, f32), limits.right, 1e-7)
+            << limits.op << " at " << x << " on " << set->name;
+        EXPECT_NEAR(derivative_at(*set, op, -f32), limits.left, 1e-7)
+            << limits.op << " at " << -x << " on " << set->name;
+      }
+    }
+  }
+}
+
+TEST(ScalarDerivativeFarOut, OfTheNormalDistributionsLogarithmIsTheDistance) {
+  const InstructionSet& set = instruction_sets()[0];
+  for (const double x : {30.0, 50.0, 200.0, 1e4, 1e30}) {
+    EXPECT_NEAR(derivative_at(set, find("log_ndtr"), -x) / x, 1, 2 / (x * x)) << -x;
+    EXPECT_NEAR(derivative_at(set, find("log_ndtr"), static_cast<float>(-x)) / x, 1, 2 / (x * x) + 1e-7) << -x;
+    EXPECT_NEAR(derivative_at(set, find("log_ndtr"), x), 0, 1e-30) << x;
+  }
+}
+
 TEST(ScalarDerivativeAtKinks, ReluAndAbsHaveZeroAtZero) {
   for (const char* name : {"relu", "abs"}) {
     EXPECT_EQ(derivative_at(instruction_sets()[0], find(name), 0.0f), 0.0f) << name;
