@@ -81,7 +81,8 @@ class Tree:
             return [Program("design", "*", "test_design")]  # which instantiates the templates
         if site.path.startswith("backends/"):
             return [ops] + [Program(name, KERNEL_TESTS) for name in self.kernel_tests(site.serves)]
-        return [ops, Program("ragged", "*Gradients*"), Program("design", "*"), Program("tape", "-*Million*")]
+        return [ops, Program("ragged", "*Gradients*"), Program("design", "*"), Program("tape", "-*Million*"),
+                Program("ops", "-Table/*")]
 
     def kernel_tests(self, methods):
         """Programs that call one of these methods of CpuOps, in their own files or in headers beside them."""

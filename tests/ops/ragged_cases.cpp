@@ -54,7 +54,7 @@ OpCase reduction(const std::string& name, Tensor (*op)(const Ragged&, SourceLoca
 }
 
 // An empty sequence's infinity would make every difference NaN.
-constexpr double kBound = 1e4;
+constexpr double kBound = 100;
 Tensor bounded_max(const Ragged& x, SourceLocation where) { return maximum(max(x, where), -kBound); }
 Tensor bounded_min(const Ragged& x, SourceLocation where) { return minimum(min(x, where), kBound); }
 
@@ -206,10 +206,10 @@ std::vector<OpCase> ragged_cases() {
     return v.empty() ? 0 : total / static_cast<double>(v.size());
   }));
   rows.push_back(reduction("max", bounded_max, [](const std::vector<double>& v) {
-    return v.empty() ? -kBound : *std::max_element(v.begin(), v.end());
+    return v.empty() ? -kBound : std::max(-kBound, *std::max_element(v.begin(), v.end()));
   }));
   rows.push_back(reduction("min", bounded_min, [](const std::vector<double>& v) {
-    return v.empty() ? kBound : *std::min_element(v.begin(), v.end());
+    return v.empty() ? kBound : std::min(kBound, *std::min_element(v.begin(), v.end()));
   }));
   rows.push_back(within("softmax", false));
   rows.push_back(within("log_softmax", true));

@@ -178,4 +178,58 @@ TEST(HigherOrder, DigammaHasAFirstDerivativeOnlyAndSaysSo) {
   EXPECT_THROW_WITH(outer.gradient(first[0], {x}), Error, "digamma has a first derivative only");
 }
 
+TEST(HigherOrder, ADigammaGradientIsLinearInTheGradientItStartsFrom) {
+  const Tensor x = tensor({1.5}, {.dtype = f64}), dy = tensor({2}, {.dtype = f64});
+  Tape outer;
+  outer.watch(dy);
+  Tensors first = [&] {
+    Tape inner;
+    inner.watch(x);
+    return inner.gradient(digamma(x), dy, {x});
+  }();
+  EXPECT_NEAR(outer.gradient(first[0], {dy})[0].item(), 0.93480220054467930942, 1e-14);
+}
+
+// --- details of gradients -------------------------------------------------------------------------------------------------
+
+TEST(Gradients, ACallbackMayReturnOneTensor) {
+  const Tensor x = tensor({3}, {.dtype = f64});
+  Tape tape;
+  tape.watch(x);
+  const Tensor y = record("twice", {x}, untaped([&] { return 2 * x; }), [](const Tensor& dy) { return 2 * dy; });
+  EXPECT_EQ(tape.gradient(y, {x})[0].item(), 2);
+}
+
+TEST(Gradients, CastTakesThemBackToItsInputsDtype) {
+  const Tensor x = tensor({1, 2});
+  Tape tape;
+  tape.watch(x);
+  const Tensor dx = tape.gradient(sum(cast(x, f64) * 3), {x})[0];
+  EXPECT_EQ(dx.dtype(), f32);
+  EXPECT_EQ(dx.to_vector<float>(), (std::vector<float>{3, 3}));
+}
+
+TEST(Gradients, EqualOperandsOfMaximumAndMinimumGetHalfEach) {
+  const Tensor a = tensor({1, 2}, {.dtype = f64}), b = tensor({1, 3}, {.dtype = f64});
+  Tape tape;
+  tape.watch(a);
+  tape.watch(b);
+  const Tensors most = tape.gradient(sum(maximum(a, b)), {a, b}, {.keep = true});
+  EXPECT_EQ(most[0].to_vector<double>(), (std::vector<double>{0.5, 0}));
+  EXPECT_EQ(most[1].to_vector<double>(), (std::vector<double>{0.5, 1}));
+  const Tensors least = tape.gradient(sum(minimum(a, b)), {a, b});
+  EXPECT_EQ(least[0].to_vector<double>(), (std::vector<double>{0.5, 1}));
+  EXPECT_EQ(least[1].to_vector<double>(), (std::vector<double>{0.5, 0}));
+}
+
+TEST(Gradients, ALaterSweepReachesAnotherParameterOfTheSameBuffer) {
+  Parameter a(tensor({2})), b(tensor({3}));
+  flatten_parameters({a, b});
+  Tape tape;
+  tape.backward(a * a);
+  tape.backward(b * 5);
+  EXPECT_EQ(a.gradient().item(), 4);
+  EXPECT_EQ(b.gradient().item(), 5);
+}
+
 }  // namespace
