@@ -166,6 +166,29 @@ TEST(HigherOrder, HessianVectorProduct) {
   EXPECT_EQ(hvp.to_vector<double>(), (std::vector<double>{6 + 6, 6, 36 + 6}));
 }
 
+TEST(HigherOrder, ThirdDerivativesOfAConvolution) {
+  // One pixel and a 1x1 kernel: y = x w, so that f = y^3 has d3f / dx dw dx = 18 x w^2 and d3f / dx dw dw = 18 x^2 w.
+  const Tensor x = full({1, 1, 1, 1}, 2, {.dtype = f64}), w = full({1, 1, 1, 1}, 3, {.dtype = f64});
+  Tape third;
+  third.watch(x);
+  third.watch(w);
+  Tensor mixed;
+  {
+    Tape second;
+    Tensor dx;
+    {
+      Tape first;
+      const Tensor y = conv2d(x, w);
+      dx = first.gradient(sum(y * y * y), {x})[0];
+    }
+    mixed = second.gradient(sum(dx), {w})[0];
+  }
+  const Tensors g = third.gradient(sum(mixed), {x, w});
+  EXPECT_DOUBLE_EQ(mixed.item(), 9 * 4 * 9);
+  EXPECT_DOUBLE_EQ(g[0].item(), 18 * 2 * 9);
+  EXPECT_DOUBLE_EQ(g[1].item(), 18 * 4 * 3);
+}
+
 TEST(HigherOrder, DigammaHasAFirstDerivativeOnlyAndSaysSo) {
   const Tensor x = tensor({1.5}, {.dtype = f64});
   Tape outer;
