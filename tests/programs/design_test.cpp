@@ -167,7 +167,7 @@ TEST(HigherOrder, HessianVectorProduct) {
 }
 
 TEST(HigherOrder, ThirdDerivativesOfAConvolution) {
-  // One pixel and a 1x1 kernel: y = x w, so that f = y^3 has d3f / dx dw dx = 18 x w^2 and d3f / dx dw dw = 18 x^2 w.
+  // One pixel and a 1x1 kernel: y = x w, so that df/dx of f = y^3 is 3 x^2 w^3, and its square has the w-derivative 54 x^4 w^5.
   const Tensor x = full({1, 1, 1, 1}, 2, {.dtype = f64}), w = full({1, 1, 1, 1}, 3, {.dtype = f64});
   Tape third;
   third.watch(x);
@@ -181,12 +181,12 @@ TEST(HigherOrder, ThirdDerivativesOfAConvolution) {
       const Tensor y = conv2d(x, w);
       dx = first.gradient(sum(y * y * y), {x})[0];
     }
-    mixed = second.gradient(sum(dx), {w})[0];
+    mixed = second.gradient(sum(dx * dx), {w})[0];
   }
   const Tensors g = third.gradient(sum(mixed), {x, w});
-  EXPECT_DOUBLE_EQ(mixed.item(), 9 * 4 * 9);
-  EXPECT_DOUBLE_EQ(g[0].item(), 18 * 2 * 9);
-  EXPECT_DOUBLE_EQ(g[1].item(), 18 * 4 * 3);
+  EXPECT_DOUBLE_EQ(mixed.item(), 54 * 16 * 243);
+  EXPECT_DOUBLE_EQ(g[0].item(), 216 * 8 * 243);
+  EXPECT_DOUBLE_EQ(g[1].item(), 270 * 16 * 81);
 }
 
 TEST(HigherOrder, DigammaHasAFirstDerivativeOnlyAndSaysSo) {
