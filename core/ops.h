@@ -15,7 +15,11 @@
 /// strides where "strided" is written and are contiguous elsewhere; sizes may be 0.
 namespace reel {
 
-enum class ReduceOp : std::uint8_t { sum, mean, max, min };
+enum class ReduceOp : std::uint8_t { sum, mean, max, min, prod };
+enum class ScanOp : std::uint8_t { sum, prod };
+enum class GateOp : std::uint8_t { sigmoid, gelu, silu };
+enum class PoolOp : std::uint8_t { max, average };
+enum class CellOp : std::uint8_t { rnn_tanh, rnn_relu, lstm, gru };
 enum class SoftmaxOp : std::uint8_t { softmax, log_softmax };
 enum class RandomOp : std::uint8_t { uniform, normal, bits };
 enum class Epilogue : std::uint8_t { none, relu };
@@ -65,6 +69,16 @@ struct Segments {
   std::int64_t max_length = 0;
 };
 
+/// y = softmax(scale q k^T + mask) v for each pair of a segment of queries and the same segment of keys, and for each head.
+/// q [total queries, heads, width], k [total keys, heads, width], v [total keys, heads, value width], each with strides of its
+/// own for rows and heads and contiguous along the last axis. Causal: query i of a segment sees keys j with
+/// j <= i + (keys - queries) of that segment. A query that sees no key, or only scores of -inf, gives 0.
+struct Attention {
+  Segments queries, keys;
+  bool causal = false;
+  double scale = 1;
+};
+
 /// Where a random call starts in the Philox stream. f32 and bits: element i takes lane i % 4 of block `counter + i / 4`, a
 /// normal pair two neighbouring lanes. f64: two lanes per element, so element i takes half i % 2 of block `counter + i / 2`,
 /// a normal pair a whole block. The numbers of a block: core/scalar/philox.h.
@@ -86,6 +100,20 @@ struct AdamRange {
   std::int64_t begin = 0, end = 0;
   double rate = 0, step_size = 0, root_correction2 = 1, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, decay = 0;
   bool decoupled = false;
+  bool rectified = true;  // RAdam: false while the variance is not to be trusted: w -= step_size m
+};
+
+/// v = alpha v + (1 - alpha) g^2 [a = alpha a + (1 - alpha) g, centred: v - a^2]; step g / (sqrt(v) + epsilon), through
+/// `momentum`; `decay` is added to g.
+struct RmspropRange {
+  std::int64_t begin = 0, end = 0;
+  double rate = 0, alpha = 0.99, epsilon = 1e-8, decay = 0, momentum = 0;
+  bool centered = false;
+};
+/// sum += g^2; w -= rate g / (sqrt(sum) + epsilon); `decay` is added to g.
+struct AdagradRange {
+  std::int64_t begin = 0, end = 0;
+  double rate = 0, epsilon = 1e-10, decay = 0;
 };
 
 /// A backend. Thread-safe; results do not depend on the number of threads.
@@ -118,12 +146,34 @@ class REEL_API Ops {
   virtual void binary(BinaryOp op, const Operand& a, const Operand& b, const Array& y) = 0;
   /// y += x; x strided.
   virtual void accumulate(const Array& x, const Array& y) = 0;
+  /// y = f(x; parameters), with as many parameters as the op's list entry says; x strided.
+  virtual void parametric(ParametricOp op, const double* parameters, const Array& x, const Array& y) = 0;
+  /// dx = dy f'(x; parameters). All contiguous, one shape.
+  virtual void parametric_backward(ParametricOp op, const double* parameters, const Array& x, const Array& dy,
+                                   const Array& dx) = 0;
+  /// y[r, j] = x[r, j] f(x[r, n + j]); x [rows, 2 n], y [rows, n].
+  virtual void gated(GateOp op, const Array& x, const Array& y) = 0;
+  virtual void gated_backward(GateOp op, const Array& x, const Array& dy, const Array& dx) = 0;
+  /// y[i] = x[i] / (1 - p) where the i-th uniform number of `state` is at least p, else 0; contiguous.
+  virtual void dropout(const Array& x, double p, const PhiloxState& state, const Array& y) = 0;
 
   // --- reductions ---------------------------------------------------------------------------------------------------
   /// y has x's rank and size 1 on each reduced axis; x strided. max and min propagate NaN (the first one wins `which`).
   /// `which` (null or i64, y's shape; needs exactly one reduced axis, max or min): index of the first winner.
   /// An empty axis gives 0 for sum, NaN for mean, -inf / +inf for max / min. Integers: sum, max, min, in their own dtype.
   virtual void reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) = 0;
+
+  /// Running sums or products along `axis`, from its end if `reverse`; `exclusive` leaves the element itself out (the first
+  /// is then 0 or 1). All contiguous.
+  virtual void scan(ScanOp op, const Array& x, int axis, bool reverse, bool exclusive, const Array& y) = 0;
+
+  // --- order --------------------------------------------------------------------------------------------------------
+  /// The k first of each line of x along `axis` in ascending or descending order (k = y's size there; all of them: a sort).
+  /// Stable; NaN counts as the largest. f32, f64, i32, i64. `which`: i64, y's shape, where each came from.
+  virtual void sort(const Array& x, int axis, bool descending, const Array& y, const Array& which) = 0;
+  /// The positions where the contiguous `mask` (bool8) is not 0, ascending, to the front of `index` (i64, as many as mask
+  /// has elements); returns how many.
+  virtual std::int64_t nonzero(const Array& mask, const Array& index) = 0;
 
   // --- products -----------------------------------------------------------------------------------------------------
   virtual void gemm(const Gemm& gemm) = 0;
@@ -136,6 +186,53 @@ class REEL_API Ops {
   /// dweight and, if not null, dbias, from the same dz. Deterministic.
   virtual void conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
                                     const Array& dweight, const Array* dbias) = 0;
+
+  /// Largest elements or averages of windows; geometry.in == geometry.out channels, groups unused. Padding never wins a
+  /// maximum; an average divides by the window's size, without the padding unless `count_padding`. `which` (max only; i64,
+  /// y's shape): the winner's position in its input plane, the first of equals; NaN wins.
+  virtual void pool(PoolOp op, const Conv& geometry, bool count_padding, const Array& x, const Array& y,
+                    const Array* which) = 0;
+  virtual void pool_backward(PoolOp op, const Conv& geometry, bool count_padding, const Array& dy, const Array* which,
+                             const Array& dx) = 0;
+
+  // --- decompositions, of batches of row-major matrices; contiguous -----------------------------------------------------
+  /// a [batch, n, n] = l l^T, of which only a's lower triangle is read; l's upper triangle is 0. Returns the first matrix
+  /// that is not positive definite, or -1.
+  virtual std::int64_t cholesky(const Array& a, const Array& l) = 0;
+  /// Solves op(a) x = b for triangular a [batch, n, n], b and x [batch, n, k]; only that triangle is read.
+  virtual void triangular_solve(const Array& a, const Array& b, bool upper, bool transposed, bool unit,
+                                const Array& x) = 0;
+  /// By LU with partial pivoting: the inverse (may be null) and, for each matrix, the determinant's sign and the logarithm
+  /// of its magnitude (both [batch]; 0 and -inf if singular, where the inverse is inf or NaN).
+  virtual void invert(const Array& a, const Array* inverse, const Array& sign, const Array& logdet) = 0;
+
+  // --- normalisation ------------------------------------------------------------------------------------------------
+  /// Each row of x [rows, n]: y = (x - mean) rstd scale + shift with rstd = 1 / sqrt(variance + epsilon) of the row; not
+  /// `center`: mean = 0 (root mean square). scale, shift [n] or null; mean (null unless center), rstd [rows].
+  virtual void normalize(const Array& x, bool center, double epsilon, const Array* scale, const Array* shift,
+                         const Array& y, const Array* mean, const Array& rstd) = 0;
+  /// From dy; each of dx, dscale, dshift may be null: not wanted.
+  virtual void normalize_backward(const Array& x, bool center, const Array* scale, const Array* mean, const Array& rstd,
+                                  const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) = 0;
+
+  // --- attention and recurrent cells ------------------------------------------------------------------------------------
+  /// y [total queries, heads, value width] contiguous; lse [total queries, heads]: each query's log sum exp of its scores.
+  /// `mask` (null or strided, dtype of q): added to the scores, [heads, queries, keys] of every segment alike.
+  virtual void attention(const Attention& attention, const Array& q, const Array& k, const Array& v, const Array* mask,
+                         const Array& y, const Array& lse) = 0;
+  /// dq, dk, dv contiguous; memory linear in the number of rows. Deterministic.
+  virtual void attention_backward(const Attention& attention, const Array& q, const Array& k, const Array& v,
+                                  const Array* mask, const Array& y, const Array& lse, const Array& dy, const Array& dq,
+                                  const Array& dk, const Array& dv) = 0;
+  /// One step of a recurrent cell for n rows. x [n, gates h]: the input's part of the gates, biases included; r [n, gates h]:
+  /// the recurrent part (gru: with its bias); gates in PyTorch's order (i f g o; r z n). h_prev, c_prev [n, h] (c: lstm only,
+  /// else null). h, c: the new states. saved [n, gates h]: the gates after their nonlinearities, for backward.
+  virtual void cell(CellOp op, const Array& x, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
+                    const Array* c, const Array& saved) = 0;
+  /// dx, dr [n, gates h]; dh_prev [n, h]: the part that does not go through r; dc (in) and dc_prev: lstm only, else null.
+  virtual void cell_backward(CellOp op, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
+                             const Array* c, const Array& saved, const Array& dh, const Array* dc, const Array& dx,
+                             const Array& dr, const Array& dh_prev, const Array* dc_prev) = 0;
 
   // --- softmax and losses -------------------------------------------------------------------------------------------
   /// Over `axis`, of x / temperature. A row that is all -inf gives 0 (softmax) or -inf (log_softmax).
@@ -156,6 +253,25 @@ class REEL_API Ops {
   /// table[index[i], :] += y[i, :], in ascending order of i.
   virtual void add_rows(const Array& y, const Array& index, const Array& table) = 0;
 
+  /// y[.., i, ..] = x[.., index[.., i, ..], ..] along `axis`; index (i32, i64) has y's shape, and x's but for `axis`. Any dtype.
+  virtual void gather(const Array& x, const Array& index, int axis, const Array& y) = 0;
+  /// x[.., index[.., i, ..], ..] += y[.., i, ..], in ascending order of i.
+  virtual void scatter_add(const Array& y, const Array& index, int axis, const Array& x) = 0;
+
+  /// Sparse rows: segment s of (index, weight) is row s of a matrix. y[s, :] = sum of weight[j] table[index[j], :] over the j
+  /// of segment s, ascending, divided by the segment's length if `mean`. weight null: ones. table [rows, width],
+  /// index [total] (i32, i64), weight [total], y [count, width].
+  virtual void segment_gather(const Array& table, const Array& index, const Array* weight, const Segments& segments,
+                              bool mean, const Array& y) = 0;
+  /// dweight[j] = dot(table[index[j], :], dy[s, :]), divided as above.
+  virtual void segment_gather_backward_weight(const Array& table, const Array& index, const Array& dy,
+                                              const Segments& segments, bool mean, const Array& dweight) = 0;
+  /// dtable[index[j], :] += weight[j] dy[s, :] in ascending order of j.
+  virtual void segment_gather_backward_table(const Array& dy, const Array& index, const Array* weight,
+                                             const Segments& segments, bool mean, const Array& dtable) = 0;
+  /// MurmurHash3_x86_128 of each i64 key's 8 bytes: y [n, 4] (i64), 32 bits each.
+  virtual void murmur3(const Array& keys, std::uint32_t seed, const Array& y) = 0;
+
   // --- segments (ragged) --------------------------------------------------------------------------------------------
   /// y[s, :] = op over the rows of segment s; x [total, width], y [count, width]; which as in reduce, counted from the
   /// segment's first row, -1 if it is empty. Empty: sum, mean 0; max -inf; min +inf.
@@ -165,6 +281,16 @@ class REEL_API Ops {
   virtual void segment_broadcast(const Array& x, const Segments& segments, bool mean, const Array& y) = 0;
   /// dx [total, width] = 0 but dx[offsets[s] + which[s, j], j] = dy[s, j].
   virtual void segment_select_backward(const Array& dy, const Array& which, const Segments& segments,
+                                       const Array& dx) = 0;
+  /// As scan, down each column of each segment; x, y [total, width].
+  virtual void segment_scan(ScanOp op, const Array& x, const Segments& segments, bool reverse, bool exclusive,
+                            const Array& y) = 0;
+  /// As sort with all of each segment, down each column; which counts from the segment's first row.
+  virtual void segment_sort(const Array& x, const Segments& segments, bool descending, const Array& y,
+                            const Array& which) = 0;
+  /// y[r, j] = x[r + j - before] where that row is of r's segment, else 0; x [total, width], y [total, window, width].
+  virtual void segment_window(const Array& x, const Segments& segments, std::int64_t before, const Array& y) = 0;
+  virtual void segment_window_backward(const Array& dy, const Segments& segments, std::int64_t before,
                                        const Array& dx) = 0;
   /// Softmax down each column of each segment; x, y [total, width].
   virtual void segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, const Array& y) = 0;
@@ -181,6 +307,19 @@ class REEL_API Ops {
                    const Array* momentum) = 0;
   virtual void adam(const AdamRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& m,
                     const Array& v) = 0;
+  /// `average` and `momentum` may be null when all ranges leave them out.
+  virtual void rmsprop(const RmspropRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& v,
+                       const Array* average, const Array* momentum) = 0;
+  virtual void adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g,
+                       const Array& sum) = 0;
+  /// average = decay average + (1 - decay) w.
+  virtual void ema(const Array& w, double decay, const Array& average) = 0;
+
+  // --- random numbers with rejection: element i has a stream of its own, state.stream + 1 + i from state.counter -------------
+  /// y[i] is drawn from the standard gamma distribution of shape alpha[i] (Marsaglia and Tsang, 2000); f64.
+  virtual void random_gamma(const Array& alpha, const PhiloxState& state, const Array& y) = 0;
+  /// y[i] is drawn from Poisson's distribution of mean rate[i]; f64.
+  virtual void random_poisson(const Array& rate, const PhiloxState& state, const Array& y) = 0;
 
  protected:
   Ops() = default;

@@ -58,6 +58,61 @@ class CpuOps final : public Ops {
   void sgd(const SgdRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array* momentum) override;
   void adam(const AdamRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& m,
             const Array& v) override;
+
+  void parametric(ParametricOp op, const double* parameters, const Array& x, const Array& y) override;
+  void parametric_backward(ParametricOp op, const double* parameters, const Array& x, const Array& dy,
+                           const Array& dx) override;
+  void gated(GateOp op, const Array& x, const Array& y) override;
+  void gated_backward(GateOp op, const Array& x, const Array& dy, const Array& dx) override;
+  void dropout(const Array& x, double p, const PhiloxState& state, const Array& y) override;
+  void scan(ScanOp op, const Array& x, int axis, bool reverse, bool exclusive, const Array& y) override;
+  void sort(const Array& x, int axis, bool descending, const Array& y, const Array& which) override;
+  std::int64_t nonzero(const Array& mask, const Array& index) override;
+  void pool(PoolOp op, const Conv& geometry, bool count_padding, const Array& x, const Array& y,
+            const Array* which) override;
+  void pool_backward(PoolOp op, const Conv& geometry, bool count_padding, const Array& dy, const Array* which,
+                     const Array& dx) override;
+  std::int64_t cholesky(const Array& a, const Array& l) override;
+  void triangular_solve(const Array& a, const Array& b, bool upper, bool transposed, bool unit,
+                        const Array& x) override;
+  void invert(const Array& a, const Array* inverse, const Array& sign, const Array& logdet) override;
+  void normalize(const Array& x, bool center, double epsilon, const Array* scale, const Array* shift, const Array& y,
+                 const Array* mean, const Array& rstd) override;
+  void normalize_backward(const Array& x, bool center, const Array* scale, const Array* mean, const Array& rstd,
+                          const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) override;
+  void attention(const Attention& attention, const Array& q, const Array& k, const Array& v, const Array* mask,
+                 const Array& y, const Array& lse) override;
+  void attention_backward(const Attention& attention, const Array& q, const Array& k, const Array& v, const Array* mask,
+                          const Array& y, const Array& lse, const Array& dy, const Array& dq, const Array& dk,
+                          const Array& dv) override;
+  void cell(CellOp op, const Array& x, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
+            const Array* c, const Array& saved) override;
+  void cell_backward(CellOp op, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
+                     const Array* c, const Array& saved, const Array& dh, const Array* dc, const Array& dx,
+                     const Array& dr, const Array& dh_prev, const Array* dc_prev) override;
+  void gather(const Array& x, const Array& index, int axis, const Array& y) override;
+  void scatter_add(const Array& y, const Array& index, int axis, const Array& x) override;
+  void segment_gather(const Array& table, const Array& index, const Array* weight, const Segments& segments, bool mean,
+                      const Array& y) override;
+  void segment_gather_backward_weight(const Array& table, const Array& index, const Array& dy, const Segments& segments,
+                                      bool mean, const Array& dweight) override;
+  void segment_gather_backward_table(const Array& dy, const Array& index, const Array* weight, const Segments& segments,
+                                     bool mean, const Array& dtable) override;
+  void murmur3(const Array& keys, std::uint32_t seed, const Array& y) override;
+  void segment_scan(ScanOp op, const Array& x, const Segments& segments, bool reverse, bool exclusive,
+                    const Array& y) override;
+  void segment_sort(const Array& x, const Segments& segments, bool descending, const Array& y,
+                    const Array& which) override;
+  void segment_window(const Array& x, const Segments& segments, std::int64_t before, const Array& y) override;
+  void segment_window_backward(const Array& dy, const Segments& segments, std::int64_t before,
+                               const Array& dx) override;
+  void rmsprop(const RmspropRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& v,
+               const Array* average, const Array* momentum) override;
+  void adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g,
+               const Array& sum) override;
+  void ema(const Array& w, double decay, const Array& average) override;
+  void random_gamma(const Array& alpha, const PhiloxState& state, const Array& y) override;
+  void random_poisson(const Array& rate, const PhiloxState& state, const Array& y) override;
 };
 
 /// The one CpuOps of this instruction set; never destroyed.

@@ -56,14 +56,23 @@ namespace reel {
   X(greater, Greater)      \
   X(greater_equal, GreaterEqual)
 
+/// Elementwise functions of one argument with parameters, in `reel/core/scalar/parametric.h`. X(name, Struct)
+#define REEL_PARAMETRIC_OPS(X)     \
+  X(clipped_linear, ClippedLinear) \
+  X(leaky_relu, LeakyRelu)         \
+  X(elu, Elu)                      \
+  X(clamp, Clamp)
+
 #define REEL_NAME(name, Struct) name,
 enum class UnaryOp : std::uint8_t { REEL_UNARY_OPS(REEL_NAME) };
 enum class BinaryOp : std::uint8_t { REEL_BINARY_OPS(REEL_NAME) };
+enum class ParametricOp : std::uint8_t { REEL_PARAMETRIC_OPS(REEL_NAME) };
 #undef REEL_NAME
 
 #define REEL_ONE(name, Struct) +1
 inline constexpr int kUnaryOps = 0 REEL_UNARY_OPS(REEL_ONE);
 inline constexpr int kBinaryOps = 0 REEL_BINARY_OPS(REEL_ONE);
+inline constexpr int kParametricOps = 0 REEL_PARAMETRIC_OPS(REEL_ONE);
 #undef REEL_ONE
 
 }  // namespace reel

@@ -89,5 +89,21 @@ std::vector<OpCase> choice_cases();
 std::vector<OpCase> statistics_cases();
 std::vector<OpCase> losses_cases();
 std::vector<OpCase> rearrange_cases();
+std::vector<OpCase> logical_cases();
+std::vector<OpCase> gated_cases();
+std::vector<OpCase> scan_cases();
+std::vector<OpCase> index_cases();
+std::vector<OpCase> order_cases();
+std::vector<OpCase> sparse_cases();
+std::vector<OpCase> hashing_cases();
+std::vector<OpCase> padding_cases();
+std::vector<OpCase> linalg_cases();
+std::vector<OpCase> distributions_cases();
+std::vector<OpCase> pool_cases();
+std::vector<OpCase> conv_cases();
+std::vector<OpCase> attention_cases();
+std::vector<OpCase> normalize_cases();
+std::vector<OpCase> sequence_cases();
+std::vector<OpCase> recurrent_cases();
 
 }  // namespace reel::test

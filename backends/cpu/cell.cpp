@@ -1,0 +1,15 @@
+#include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/kernel.h"
+
+namespace reel::cpu::REEL_CPU_ISA {
+
+void CpuOps::cell(CellOp, const Array&, const Array&, const Array&, const Array*, const Array&, const Array*,
+                  const Array&) {
+  __builtin_trap();
+}
+void CpuOps::cell_backward(CellOp, const Array&, const Array&, const Array*, const Array&, const Array*, const Array&,
+                           const Array&, const Array*, const Array&, const Array&, const Array&, const Array*) {
+  __builtin_trap();
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA

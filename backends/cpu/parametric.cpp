@@ -1,0 +1,11 @@
+#include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/kernel.h"
+
+namespace reel::cpu::REEL_CPU_ISA {
+
+void CpuOps::parametric(ParametricOp, const double*, const Array&, const Array&) { __builtin_trap(); }
+void CpuOps::parametric_backward(ParametricOp, const double*, const Array&, const Array&, const Array&) {
+  __builtin_trap();
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA

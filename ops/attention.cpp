@@ -1,0 +1,3 @@
+#include "reel/ops/attention.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/conv_transpose.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/distributions.h"
+
+namespace reel {}  // namespace reel

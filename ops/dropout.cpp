@@ -1,0 +1,3 @@
+#include "reel/ops/dropout.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/einsum.h"
+
+namespace reel {}  // namespace reel

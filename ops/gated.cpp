@@ -1,0 +1,3 @@
+#include "reel/ops/gated.h"
+
+namespace reel {}  // namespace reel

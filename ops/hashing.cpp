@@ -1,0 +1,3 @@
+#include "reel/ops/hashing.h"
+
+namespace reel {}  // namespace reel

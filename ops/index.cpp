@@ -1,0 +1,3 @@
+#include "reel/ops/index.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/linalg.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/logical.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/normalize.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/order.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/padding.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/pool.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/recurrent.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/rotary.h"
+
+namespace reel {}  // namespace reel

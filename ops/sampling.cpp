@@ -1,0 +1,3 @@
+#include "reel/ops/sampling.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/scan.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/sequence.h"
+
+namespace reel {}  // namespace reel

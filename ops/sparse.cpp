@@ -1,0 +1,3 @@
+#include "reel/ops/sparse.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/transforms.h"
+
+namespace reel {}  // namespace reel

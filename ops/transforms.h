@@ -1,0 +1,5 @@
+#pragma once
+
+#include "reel/core/ragged.h"
+
+namespace reel {}  // namespace reel

@@ -1,0 +1,3 @@
+#include "reel/ops/write_once.h"
+
+namespace reel {}  // namespace reel
