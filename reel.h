@@ -22,6 +22,7 @@
 #include "reel/nn/digits.h"
 #include "reel/nn/embedding.h"
 #include "reel/nn/initialize.h"
+#include "reel/nn/lazy.h"
 #include "reel/nn/linear.h"
 #include "reel/nn/module.h"
 #include "reel/nn/optimizer.h"

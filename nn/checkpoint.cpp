@@ -22,9 +22,10 @@ using safetensors::shown;
 constexpr char kOfTraining = '@';
 constexpr const char* kCall = "nn::load";
 
-std::vector<NamedTensor> tensors_of(const Module& module) {
+std::vector<NamedTensor> tensors_of(const Module& module, SourceLocation where) {
   std::vector<NamedTensor> all;
-  for (const NamedParameter& named : module.named_parameters()) all.push_back({named.name, named.parameter.value()});
+  for (const NamedParameter& named : module.named_parameters(where))
+    all.push_back({named.name, named.parameter.value()});
   for (const NamedBuffer& named : module.named_buffers()) all.push_back({named.name, named.buffer.value()});
   return all;
 }
@@ -118,12 +119,12 @@ void overwrite(std::vector<NamedTensor>& targets, const std::vector<Tensor>& val
 }  // namespace
 
 void save(const Module& module, const std::string& path, SourceLocation where) {
-  write(tensors_of(module), path, {{"format", "pt"}}, where);
+  write(tensors_of(module, where), path, {{"format", "pt"}}, where);
 }
 
 LoadReport load(Module& module, const std::string& path, LoadOptions options, SourceLocation where) {
   const Reader file(path, where);
-  const std::vector<NamedTensor> all = tensors_of(module);
+  const std::vector<NamedTensor> all = tensors_of(module, where);
   LoadReport report = compare(file, all, false);
   if (options.strict) require_all(report, path, where);
   std::vector<NamedTensor> targets;
@@ -146,8 +147,8 @@ namespace {
 struct Parts {
   std::vector<NamedTensor> module, optimizer, rest, own;
 
-  explicit Parts(const Training& training)
-      : module(tensors_of(training.module)),
+  Parts(const Training& training, SourceLocation where)
+      : module(tensors_of(training.module, where)),
         optimizer(prefixed("optimizer.", training.optimizer.state())),
         own(prefixed("own.", training.tensors)) {
     rest.push_back({"random", random_tensor()});
@@ -165,12 +166,12 @@ struct Parts {
 }  // namespace
 
 void save_training(const Training& training, const std::string& path, SourceLocation where) {
-  write(Parts(training).all(), path, {{"format", "pt"}, {"optimizer", training.optimizer.kind()}}, where);
+  write(Parts(training, where).all(), path, {{"format", "pt"}, {"optimizer", training.optimizer.kind()}}, where);
 }
 
 void load_training(Training& training, const std::string& path, SourceLocation where) {
   const Reader file(path, where);
-  Parts parts(training);
+  Parts parts(training, where);
   for (NamedTensor& named : parts.own) {
     const Entry* entry = file.find(named.name);
     Shape shape = named.tensor.shape();

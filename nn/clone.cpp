@@ -18,6 +18,7 @@ std::shared_ptr<ModuleState> Cloning::copy_of(const std::shared_ptr<ModuleState>
   modules_.emplace(copy.get(), copy);
   copy->kind = state->kind;
   copy->training = state->training;
+  copy->open = state->open;
   copy->device = state->device;
   for (const Entry& entry : state->entries) {
     Entry mine = entry;  // copies of handles are handles to copies now

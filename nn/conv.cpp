@@ -4,6 +4,7 @@
 
 #include "reel/nn/initialize.h"
 #include "reel/nn/layer.h"
+#include "reel/nn/module_state.h"
 #include "reel/ops/create.h"
 
 namespace reel::nn {
@@ -15,19 +16,20 @@ void check_pair(const char* kind, const char* name, Size2d size, std::int64_t le
                   std::to_string(size.height) + " x " + std::to_string(size.width), where);
 }
 
+void check_groups(const char* kind, std::int64_t in, std::int64_t out, std::int64_t groups, SourceLocation where) {
+  detail::require(in % groups == 0 && out % groups == 0, kind, "a number of groups that divides in and out",
+                  std::to_string(groups) + " for " + std::to_string(in) + " and " + std::to_string(out), where);
+}
+
 const Conv2dLayerOptions& checked(const char* kind, const Conv2dLayerOptions& options, SourceLocation where) {
-  detail::require_size(kind, "in", options.in, where);
+  detail::require_size(kind, "in", options.in, where, 0);  // 0 is left open
   detail::require_size(kind, "out", options.out, where);
   check_pair(kind, "kernel", options.kernel, 1, where);
   check_pair(kind, "stride", options.stride, 1, where);
   check_pair(kind, "padding", options.padding, 0, where);
   check_pair(kind, "dilation", options.dilation, 1, where);
   detail::require_size(kind, "groups", options.groups, where);
-  detail::require(
-      options.in % options.groups == 0 && options.out % options.groups == 0, kind,
-      "a number of groups that divides in and out",
-      std::to_string(options.groups) + " for " + std::to_string(options.in) + " and " + std::to_string(options.out),
-      where);
+  check_groups(kind, options.in, options.out, options.groups, where);
   return options;
 }
 
@@ -57,12 +59,25 @@ void Conv2d::build(const Conv2dLayerOptions& options, SourceLocation where) {
   const Shape shape{options.out, options.in / options.groups, options.kernel.height, options.kernel.width};
   weight_ = parameter("weight", zeros(shape, {}, where), where);
   if (options.bias) bias_ = parameter("bias", zeros({options.out}), where);
+  if (options.in == 0) detail::leave_open(*this);
+  else start(where);
+}
+
+void Conv2d::start(SourceLocation where) const {
   const double bound = init::layer_bound(weight_, where);
   init::uniform(weight_, -bound, bound, {}, where);
-  if (options.bias) init::uniform(bias_, -bound, bound, {}, where);
+  if (bias_.defined()) init::uniform(bias_, -bound, bound, {}, where);
+}
+
+void Conv2d::settle(const Tensor& x, SourceLocation where) const {
+  if (!detail::is_open(*this) || x.rank() != 4) return;  // refused by the op
+  check_groups(state()->kind.c_str(), x.shape()[1], weight_.shape()[0], geometry_.groups, where);
+  detail::settle(*this, weight_, x.shape()[1] / geometry_.groups, where);
+  start(where);
 }
 
 Tensor Conv2d::operator()(const Tensor& x, SourceLocation where) const {
+  settle(x, where);
   return conv2d(x, weight_, detail::value_of(bias_), geometry_, where);
 }
 
@@ -72,6 +87,7 @@ Conv2dRelu::Conv2dRelu(Module* parent, std::string name, const Conv2dLayerOption
     : Conv2d("Conv2dRelu", parent, std::move(name), options, where) {}
 
 Tensor Conv2dRelu::operator()(const Tensor& x, SourceLocation where) const {
+  settle(x, where);
   return conv2d_relu(x, weight(), detail::value_of(bias()), geometry(), where);
 }
 

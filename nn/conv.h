@@ -17,7 +17,7 @@ struct Size2d {
 };
 
 struct Conv2dLayerOptions {
-  std::int64_t in = 0;   // channels, at least 1
+  std::int64_t in = 0;   // channels, at least 1; not given: those of the sample given to nn::initialize
   std::int64_t out = 0;  // channels, at least 1
   Size2d kernel = 3;
   Size2d stride = 1;
@@ -49,9 +49,12 @@ class REEL_API Conv2d : public Module {
   Conv2d(const char* kind, Module* parent, std::string name, const Conv2dLayerOptions& options, SourceLocation where);
 
   const Conv2dOptions& geometry() const { return geometry_; }
+  /// Takes `in` from the first input, if it was left open.
+  void settle(const Tensor& x, SourceLocation where) const;
 
  private:
   void build(const Conv2dLayerOptions& options, SourceLocation where);
+  void start(SourceLocation where) const;
 
   Parameter weight_, bias_;
   Conv2dOptions geometry_;

@@ -14,8 +14,10 @@ namespace {
 constexpr const char* kKind = "Linear";
 
 const LinearOptions& checked(const LinearOptions& options, SourceLocation where) {
-  detail::require_size("Linear", "in", options.in, where);
-  detail::require_size("Linear", "out", options.out, where);
+  // 0 is left open; who shares a weight knows its size.
+  const std::int64_t least = options.weight.defined() ? 1 : 0;
+  detail::require_size(kKind, "in", options.in, where, least);
+  detail::require_size(kKind, "out", options.out, where);
   const Shape shape{options.out, options.in};
   if (options.weight.defined() && !(options.weight.shape() == shape))
     throw ShapeError("Linear: a shared weight must have shape " + shape.str() + ", got " + options.weight.shape().str(),
@@ -40,16 +42,29 @@ void Linear::build(const LinearOptions& options, SourceLocation where) {
   weight_ = shares ? parameter("weight", options.weight, where)
                    : parameter("weight", zeros({options.out, options.in}), where);
   if (options.bias) bias_ = parameter("bias", zeros({options.out}), where);
+  if (options.in == 0) detail::leave_open(*this);
+  else start(!shares, where);
+}
+
+void Linear::start(bool own_weight, SourceLocation where) const {
   const double bound = init::layer_bound(weight_, where);
-  if (!shares) init::uniform(weight_, -bound, bound, {}, where);
-  if (options.bias) init::uniform(bias_, -bound, bound, {}, where);
+  if (own_weight) init::uniform(weight_, -bound, bound, {}, where);
+  if (bias_.defined()) init::uniform(bias_, -bound, bound, {}, where);
+}
+
+void Linear::settle(const Shape& x, SourceLocation where) const {
+  if (x.rank() == 0) return;  // refused by the op
+  detail::settle(*this, weight_, x.back(), where);
+  start(true, where);
 }
 
 Tensor Linear::operator()(const Tensor& x, SourceLocation where) const {
+  if (detail::is_open(*this)) settle(x.shape(), where);
   return linear(x, weight_, detail::value_of(bias_), Epilogue::none, where);
 }
 
 Ragged Linear::operator()(const Ragged& x, SourceLocation where) const {
+  if (detail::is_open(*this)) settle(x.values().shape(), where);
   return linear(x, weight_, detail::value_of(bias_), Epilogue::none, where);
 }
 

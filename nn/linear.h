@@ -6,10 +6,11 @@
 namespace reel::nn {
 
 struct LinearOptions {
-  std::int64_t in = 0;   // at least 1
+  std::int64_t in = 0;   // at least 1; not given: that of the sample given to nn::initialize
   std::int64_t out = 0;  // at least 1
   bool bias = true;
-  Parameter weight = {};  // another module's, to be shared (tied weights); not given: one of its own
+  Parameter weight =
+      {};  // another module's, to be shared (tied weights; `in` is given then); not given: one of its own
 };
 
 /// y = x weight^T + bias, over the last axis: x [..., in] gives [..., out]; a Ragged per row. Starts as PyTorch's: weight
@@ -18,7 +19,7 @@ class REEL_API Linear : public Module {
  public:
   using Options = LinearOptions;
 
-  /// Throw Error or ShapeError for sizes below 1 or a shared weight that is not [out, in].
+  /// Throw Error or ShapeError for sizes below 1 (`in`: below 0) or a shared weight that is not [out, in].
   explicit Linear(const LinearOptions& options, SourceLocation where = SourceLocation::current());
   Linear(Module* parent, std::string name, const LinearOptions& options,
          SourceLocation where = SourceLocation::current());
@@ -31,6 +32,8 @@ class REEL_API Linear : public Module {
 
  private:
   void build(const LinearOptions& options, SourceLocation where);
+  void settle(const Shape& x, SourceLocation where) const;
+  void start(bool own_weight, SourceLocation where) const;
 
   Parameter weight_, bias_;
 };

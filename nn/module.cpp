@@ -7,6 +7,7 @@
 #include "reel/core/error.h"
 #include "reel/core/ops.h"
 #include "reel/nn/clone.h"
+#include "reel/nn/layer.h"
 #include "reel/nn/module_state.h"
 
 namespace reel::nn {
@@ -123,16 +124,18 @@ void Module::adopt(const std::string& name, const Module& child, SourceLocation 
 
 // --- what is inside ---------------------------------------------------------------------------------------------------
 
-std::vector<Parameter> Module::parameters() const {
+std::vector<Parameter> Module::parameters(SourceLocation where) const {
   const StatePointer root = root_of(state_);
   if (!root->laid_out) {
+    detail::require_sizes(*root, "parameters", where);
     flatten_parameters(parameters_of(*root));
     root->laid_out = true;
   }
   return parameters_of(*state_);
 }
 
-std::vector<NamedParameter> Module::named_parameters() const {
+std::vector<NamedParameter> Module::named_parameters(SourceLocation where) const {
+  detail::require_sizes(*state_, "named_parameters", where);
   std::vector<NamedParameter> all;
   std::set<const void*> seen;
   detail::for_each_entry(*state_, [&](const std::string& path, const Entry& entry) {
@@ -160,7 +163,8 @@ Parameter Module::parameter_at(std::string_view path, SourceLocation where) cons
   return found;
 }
 
-std::int64_t Module::parameter_count() const {
+std::int64_t Module::parameter_count(SourceLocation where) const {
+  detail::require_sizes(*state_, "parameter_count", where);
   std::int64_t count = 0;
   for (const Parameter& parameter : parameters_of(*state_)) count += parameter.size();
   return count;
@@ -170,11 +174,12 @@ std::int64_t Module::parameter_count() const {
 
 void Module::to(Device device, SourceLocation where) {
   backend(device);  // throws if there is none, before anything is moved
+  detail::require_sizes(*state_, "to", where);
   const std::vector<Parameter> all = parameters_of(*state_);
   const bool moves = std::any_of(all.begin(), all.end(), [&](const auto& p) { return !(p.device() == device); });
   if (moves) move_parameters(all, device, where);
   if (moves && root_of(state_) == state_) state_->laid_out = true;
-  if (!moves) parameters();  // what is there already stays, but next to each other
+  if (!moves) parameters(where);  // what is there already stays, but next to each other
   state_->device = device;
   detail::for_each_entry(*state_, [&](const std::string&, const Entry& entry) {
     if (entry.child != nullptr) entry.child->device = device;

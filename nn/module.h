@@ -77,15 +77,16 @@ class REEL_API Module {
   ~Module();
 
   /// All parameters, each once, in the order in which they were registered. Puts those of the whole model that this is part
-  /// of next to each other in memory, if they are not yet (see flatten_parameters).
-  std::vector<Parameter> parameters() const;
+  /// of next to each other in memory, if they are not yet (see flatten_parameters). Throws Error while a size is open (see
+  /// nn::initialize), as named_parameters, parameter_count, to and saving and loading do.
+  std::vector<Parameter> parameters(SourceLocation where = SourceLocation::current()) const;
   /// The same with their paths. A parameter that is in several places has the path of the first.
-  std::vector<NamedParameter> named_parameters() const;
+  std::vector<NamedParameter> named_parameters(SourceLocation where = SourceLocation::current()) const;
   std::vector<NamedBuffer> named_buffers() const;
   /// The parameter at a path from here. Throws Error if there is none.
   Parameter parameter_at(std::string_view path, SourceLocation where = SourceLocation::current()) const;
   /// Elements of all parameters.
-  std::int64_t parameter_count() const;
+  std::int64_t parameter_count(SourceLocation where = SourceLocation::current()) const;
 
   /// Moves parameters, with their gradients, and buffers. Throws DeviceError.
   void to(Device device, SourceLocation where = SourceLocation::current());

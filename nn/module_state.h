@@ -28,6 +28,7 @@ struct ModuleState {
   std::vector<Entry> entries;                       // in the order of registration
   std::vector<std::weak_ptr<ModuleState>> parents;  // several if it is shared
   bool training = true;
+  bool open = false;      // of a layer: a size is not known yet, see lazy.h
   bool laid_out = false;  // of a root: all parameters are in flat buffers
   Device device;          // of a module without parameters
 };
