@@ -120,7 +120,7 @@ void record_binary(const Arg& a, const Arg& b, const Tensor& y, SourceLocation w
   static const Tensor none;
   const Tensor& left = a.is_tensor() ? a.tensor() : none;
   const Tensor& right = b.is_tensor() ? b.tensor() : none;
-  if constexpr (!Rule::saves_sides) {
+  if constexpr (!Rule::saves_sides && !Rule::saves_result) {
     detail::record_op(Rule::name, where, {&left, &right}, y, {}, [](Gradients& g) {
       if (g.needs(0)) add_summed(g, 0, Rule::left(g.dy(), {}, {}, {}));
       if (g.needs(1)) add_summed(g, 1, Rule::right(g.dy(), {}, {}, {}));
