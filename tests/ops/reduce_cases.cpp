@@ -5,76 +5,12 @@
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
+#include "reel/tests/ops/reduction_cases.h"
 #include "reel/tests/ops/reference.h"
 
 namespace reel::test {
 
 namespace {
-
-using Op = Tensor (*)(const Tensor&, const Axes&, Keep, SourceLocation);
-using Fold = double (*)(const std::vector<double>&);
-
-// The elements of x that fall on each element of the result when the axes in `mask` are reduced.
-Ref folded(const Ref& x, std::uint32_t mask, bool keep, Fold fold) {
-  Shape kept, result;
-  for (int i = 0; i < x.shape.rank(); ++i) {
-    const bool gone = (mask >> i & 1) != 0;
-    kept.push_back(gone ? 1 : x.shape[i]);
-    if (keep || !gone) result.push_back(gone ? 1 : x.shape[i]);
-  }
-  std::vector<std::vector<double>> groups(static_cast<std::size_t>(kept.size()));
-  for (std::int64_t e = 0; e < x.shape.size(); ++e) {
-    std::vector<std::int64_t> index = index_of(e, x.shape);
-    for (int i = 0; i < x.shape.rank(); ++i)
-      if ((mask >> i & 1) != 0) index[static_cast<std::size_t>(i)] = 0;
-    groups[static_cast<std::size_t>(flat_of(index, kept))].push_back(x.v[static_cast<std::size_t>(e)]);
-  }
-  Ref y{result, {}};
-  for (const auto& group : groups) y.v.push_back(fold(group));
-  return y;
-}
-
-void add_rows(std::vector<OpCase>& rows, const std::string& name, Op op, Fold fold, bool distinct) {
-  struct Form {
-    const char* variant;
-    Axes axes;
-    std::uint32_t mask;
-    Keep keep;
-  };
-  const std::vector<Form> forms = {{"", {}, 7, Keep::no},
-                                   {"/all_kept", {}, 7, Keep::yes},
-                                   {"/last", -1, 4, Keep::no},
-                                   {"/first", 0, 1, Keep::no},
-                                   {"/middle", 1, 2, Keep::yes},
-                                   {"/outer_pair", {0, 2}, 5, Keep::no},
-                                   {"/inner_pair", {1, 2}, 6, Keep::no}};
-  for (const Form& form : forms)
-    rows.push_back(
-        {.name = name + form.variant,
-         .inputs =
-             [distinct](Maker& make, Size size) {
-               const Extent n = extent_of(size);
-               const Shape shape{n.rows, 2, n.cols};
-               return Tensors{distinct ? make.distinct(shape) : make.uniform(shape)};
-             },
-         .call = [op, form](const Tensors& in) { return op(in[0], form.axes, form.keep, SourceLocation::current()); },
-         .reference =
-             [form, fold](const std::vector<Ref>& in) {
-               return folded(in[0], form.mask, form.keep == Keep::yes, fold);
-             },
-         .tolerance = 40,
-         .rows_alone = (form.mask & 1) == 0});
-  rows[rows.size() - forms.size()].bad = {
-      {[op] {
-         op(ones({2, 3}), 2, Keep::no, SourceLocation::current());
-       },
-       {name, "axis must be in [-2, 2), got 2", "cases.cpp"}},
-      {[op] {
-         op(ones({2, 3}), {0, -2}, Keep::no, SourceLocation::current());
-       },
-       {name, "axis 0 twice"}},
-      {[op] { op(Tensor(), {}, Keep::no, SourceLocation::current()); }, {name, "x must be defined"}}};
-}
 
 OpCase position(const std::string& name, Tensor (*op)(const Tensor&, int, Keep, SourceLocation), bool largest) {
   return {.name = name,
@@ -123,12 +59,16 @@ std::vector<OpCase> reduce_cases() {
     return v.empty() ? INFINITY : *std::min_element(v.begin(), v.end());
   };
   std::vector<OpCase> rows;
-  add_rows(rows, "sum", sum, sum_of, false);
-  add_rows(rows, "mean", mean, mean_of, false);
-  add_rows(rows, "max", max, max_of, true);
-  add_rows(rows, "min", min, min_of, true);
-  add_rows(rows, "amax", amax, max_of, true);
-  add_rows(rows, "amin", amin, min_of, true);
+  using Op = Tensor (*)(const Tensor&, const Axes&, Keep, SourceLocation);
+  const auto add = [&](const char* name, Op op, const Fold& fold, Numbers numbers) {
+    add_reduction(rows, {name, op, fold, numbers});
+  };
+  add("sum", sum, sum_of, Numbers::any);
+  add("mean", mean, mean_of, Numbers::any);
+  add("max", max, max_of, Numbers::distinct);
+  add("min", min, min_of, Numbers::distinct);
+  add("amax", amax, max_of, Numbers::distinct);
+  add("amin", amin, min_of, Numbers::distinct);
   rows.push_back(position("argmax", argmax, true));
   rows.push_back(position("argmin", argmin, false));
   return rows;

@@ -1,0 +1,92 @@
+#include "reel/tests/ops/reduction_cases.h"
+
+#include "reel/ops/create.h"
+#include "reel/tests/ops/reference.h"
+
+namespace reel::test {
+
+namespace {
+
+struct Form {
+  const char* variant;
+  Axes axes;
+  std::uint32_t mask;
+  Keep keep;
+};
+
+const std::vector<Form>& forms() {
+  static const std::vector<Form> all = {{"", {}, 7, Keep::no},
+                                        {"/all_kept", {}, 7, Keep::yes},
+                                        {"/last", -1, 4, Keep::no},
+                                        {"/first", 0, 1, Keep::no},
+                                        {"/middle", 1, 2, Keep::yes},
+                                        {"/outer_pair", {0, 2}, 5, Keep::no},
+                                        {"/inner_pair", {1, 2}, 6, Keep::no}};
+  return all;
+}
+
+Tensor made(Maker& make, const Shape& shape, Numbers numbers) {
+  if (numbers == Numbers::bits) return make.index(shape, 2);
+  return numbers == Numbers::distinct ? make.distinct(shape) : make.uniform(shape);
+}
+
+std::vector<BadCall> misuse(const std::string& name, const ReduceOp& op) {
+  return {{[op] {
+             op(ones({2, 3}), 2, Keep::no, SourceLocation::current());
+           },
+           {name, "axis must be in [-2, 2), got 2", "cases.cpp"}},
+          {[op] {
+             op(ones({2, 3}), {0, -2}, Keep::no, SourceLocation::current());
+           },
+           {name, "axis 0 twice"}},
+          {[op] { op(Tensor(), {}, Keep::no, SourceLocation::current()); }, {name, "x must be defined"}}};
+}
+
+}  // namespace
+
+Ref folded(const Ref& x, std::uint32_t mask, bool keep, const Fold& fold) {
+  Shape kept, result;
+  for (int i = 0; i < x.shape.rank(); ++i) {
+    const bool gone = (mask >> i & 1) != 0;
+    kept.push_back(gone ? 1 : x.shape[i]);
+    if (keep || !gone) result.push_back(gone ? 1 : x.shape[i]);
+  }
+  std::vector<std::vector<double>> groups(static_cast<std::size_t>(kept.size()));
+  for (std::int64_t e = 0; e < x.shape.size(); ++e) {
+    std::vector<std::int64_t> index = index_of(e, x.shape);
+    for (int i = 0; i < x.shape.rank(); ++i)
+      if ((mask >> i & 1) != 0) index[static_cast<std::size_t>(i)] = 0;
+    groups[static_cast<std::size_t>(flat_of(index, kept))].push_back(x.v[static_cast<std::size_t>(e)]);
+  }
+  Ref y{result, {}};
+  for (const auto& group : groups) y.v.push_back(fold(group));
+  return y;
+}
+
+OpCase& add_reduction(std::vector<OpCase>& rows, const Reduction& reduction) {
+  const bool smooth = reduction.numbers != Numbers::bits;
+  const std::size_t first = rows.size();
+  for (const Form& form : forms())
+    rows.push_back(
+        {.name = reduction.name + form.variant,
+         .inputs =
+             [numbers = reduction.numbers](Maker& make, Size size) {
+               const Extent n = extent_of(size);
+               return Tensors{made(make, {n.rows, 2, n.cols}, numbers)};
+             },
+         .call = [op = reduction.op,
+                  form](const Tensors& in) { return op(in[0], form.axes, form.keep, SourceLocation::current()); },
+         .reference =
+             [fold = reduction.fold, form](const std::vector<Ref>& in) {
+               return folded(in[0], form.mask, form.keep == Keep::yes, fold);
+             },
+         .order = smooth ? 2 : 0,
+         .differentiable = smooth ? std::vector<int>{0} : std::vector<int>{},
+         .tolerance = 40,
+         .rows_alone = (form.mask & 1) == 0,
+         .skip = reduction.skip});
+  rows[first].bad = misuse(reduction.name, reduction.op);
+  return rows[first];
+}
+
+}  // namespace reel::test

@@ -1,0 +1,30 @@
+#pragma once
+
+// The rows that ops over axes have in common.
+
+#include "reel/ops/axes.h"
+#include "reel/tests/ops/op_case.h"
+
+namespace reel::test {
+
+using ReduceOp = std::function<Tensor(const Tensor&, const Axes&, Keep, SourceLocation)>;
+using Fold = std::function<double(const std::vector<double>&)>;
+
+/// The elements of x that fall on each element of the result when the axes in `mask` (bit i: axis i) are reduced.
+Ref folded(const Ref& x, std::uint32_t mask, bool keep, const Fold& fold);
+
+/// What an op is tried on: any numbers, numbers without ties, or integers 0 and 1 (which have no gradient).
+enum class Numbers { any, distinct, bits };
+
+struct Reduction {
+  std::string name;
+  ReduceOp op;
+  Fold fold;
+  Numbers numbers = Numbers::any;
+  std::vector<Size> skip = {};
+};
+
+/// Appends rows for x [rows, 2, cols] and several sets of axes, and returns the first, which has the bad calls.
+OpCase& add_reduction(std::vector<OpCase>& rows, const Reduction& reduction);
+
+}  // namespace reel::test
