@@ -12,17 +12,18 @@ namespace {
 
 // log softmax along an axis of a tensor [a, b] of `x / temperature`.
 Ref log_softmax_of(const Ref& x, int axis, double temperature) {
-  return filled(x.shape, [&](const std::vector<std::int64_t>& i) {
-    std::vector<std::int64_t> j = i;
+  Ref y = x;
+  const std::int64_t n = x.shape[axis], step = axis == 0 ? x.shape[1] : 1, next = axis == 0 ? 1 : n;
+  for (std::int64_t line = 0; n > 0 && line < x.shape.size() / n; ++line) {
+    const auto each = [&](auto f) {
+      for (std::int64_t i = 0; i < n; ++i) f(y.v[static_cast<std::size_t>(line * next + i * step)]);
+    };
     double largest = -INFINITY, total = 0;
-    for (j[static_cast<std::size_t>(axis)] = 0; j[static_cast<std::size_t>(axis)] < x.shape[axis];
-         ++j[static_cast<std::size_t>(axis)])
-      largest = std::max(largest, at(x, j) / temperature);
-    for (j[static_cast<std::size_t>(axis)] = 0; j[static_cast<std::size_t>(axis)] < x.shape[axis];
-         ++j[static_cast<std::size_t>(axis)])
-      total += std::exp(at(x, j) / temperature - largest);
-    return at(x, i) / temperature - largest - std::log(total);
-  });
+    each([&](double& v) { largest = std::max(largest, v /= temperature); });
+    each([&](double v) { total += std::exp(v - largest); });
+    each([&](double& v) { v -= largest + std::log(total); });
+  }
+  return y;
 }
 
 OpCase softmax_row(bool log, int axis, double temperature, const std::string& variant) {
