@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "reel/reel.h"
+#include "reel/tests/error_of.h"
 
 namespace reel::nn {
 namespace {
@@ -52,16 +53,6 @@ std::vector<double> values_of(const Module& module) {
 std::string bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
-}
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST_F(Checkpoint, WhatIsSavedIsLoaded) {

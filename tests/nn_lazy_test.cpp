@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reel/reel.h"
+#include "reel/tests/error_of.h"
 
 namespace reel::nn {
 namespace {
@@ -21,16 +22,6 @@ struct Net : Module {
   Linear head{this, "head", {.out = 10}};
   Tensor operator()(const Tensor& x) const { return head(flatten(second(first(x)), 1)); }
 };
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Lazy, SizesComeFromTheSample) {
   Net net;

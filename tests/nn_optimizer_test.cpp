@@ -10,6 +10,7 @@
 #include "reel/nn/linear.h"
 #include "reel/nn/sequential.h"
 #include "reel/reel.h"
+#include "reel/tests/nn_parameters.h"
 
 namespace reel::nn {
 namespace {
@@ -17,19 +18,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-std::vector<double> numbers(std::int64_t n, std::uint64_t seed) {
-  Generator generator(seed);
-  return randn({n}, generator, {.dtype = f64}).to_vector<double>();
-}
-
-Parameter parameter_of(const std::vector<double>& values, const char* name = "") {
-  return Parameter(from_vector(values), name);
-}
-
-std::vector<double> values_of(const Parameter& p) { return p.value().to_vector<double>(); }
-
-void give_gradient(Parameter p, std::uint64_t seed) { p.set_gradient(from_vector(numbers(p.size(), seed))); }
 
 void expect_near(const std::vector<double>& got, const std::vector<double>& expected, const char* what) {
   ASSERT_EQ(got.size(), expected.size());
@@ -406,73 +394,6 @@ TEST(Optimizer, BadOptionsAreNamed) {
   EXPECT_THROW(Adam({Parameter()}), Error);
   Adam idle(none);
   EXPECT_NO_THROW((idle.step(), idle.step()));
-}
-
-// --- state ------------------------------------------------------------------------------------------------------------
-
-std::vector<NamedTensor> copies(const std::vector<NamedTensor>& tensors) {
-  std::vector<NamedTensor> all;
-  for (const NamedTensor& named : tensors) all.push_back({named.name, clone(named.tensor)});
-  return all;
-}
-
-TEST(Optimizer, AStateIsTakenUpExactly) {
-  const auto parameters = [] { return std::vector{parameter_of(numbers(33, 1), "a"), parameter_of(numbers(5, 2))}; };
-  const auto make = [](const std::vector<Parameter>& ps) {
-    return Adam(ps, {.lr = schedule::plateau(schedule::cosine(0.1, 20), 1, 0.5)});
-  };
-  const auto run = [](Adam& adam, int begin, int end) {
-    for (int t = begin; t < end; ++t) {
-      for (std::size_t i = 0; i < 2; ++i)
-        if (t % 3 != 1 || i == 0) give_gradient(adam.parameters()[i], static_cast<std::uint64_t>(t) * 2 + i);
-      adam.step();
-      adam.observe(t % 4);
-    }
-  };
-  const auto ps = parameters();
-  Adam whole = make(ps);
-  run(whole, 0, 10);
-  for (int cut = 0; cut <= 10; ++cut) {
-    const auto qs = parameters(), rs = parameters();
-    Adam first = make(qs);
-    run(first, 0, cut);
-    Adam second = make(rs);
-    for (std::size_t i = 0; i < 2; ++i) Parameter(rs[i]).set_value(qs[i]);
-    second.load_state(copies(first.state()));
-    run(second, cut, 10);
-    for (std::size_t i = 0; i < 2; ++i) ASSERT_EQ(values_of(rs[i]), values_of(ps[i])) << cut;
-    ASSERT_EQ(second.rate(), whole.rate());
-  }
-}
-
-TEST(Optimizer, AnAlienStateIsRefusedAndChangesNothing) {
-  Parameter p = parameter_of(numbers(3, 1), "p");
-  p.set_group("group");
-  Adam adam({p}, {.lr = schedule::plateau(0.1, 1)});
-  adam.group("group", {.lr = schedule::plateau(0.1, 1)});
-  adam.observe(1);
-  give_gradient(p, 1);
-  adam.step();
-  const std::vector<NamedTensor> good = copies(adam.state());
-  ASSERT_EQ(good.size(), 4u);
-  EXPECT_EQ(good[2].name, "m.p");
-  const auto refused = [&](std::size_t at, const NamedTensor& bad) {
-    std::vector<NamedTensor> state = good;
-    state[at] = bad;
-    EXPECT_THROW(adam.load_state(state), Error) << at << bad.name;
-  };
-  refused(0, {"steps", tensor({-1, 1}, {.dtype = i64})});
-  refused(0, {"steps", tensor({1, 2}, {.dtype = i64})});
-  refused(0, {"steps", tensor({1}, {.dtype = i64})});
-  refused(1, {"schedules", tensor({1, -1, 0, 1, 0, 0}, {.dtype = f64})});
-  refused(1, {"schedules", tensor({2, 0, 0, 1, -1, 0}, {.dtype = f64})});  // the second schedule's is bad
-  refused(2, {"m.q", zeros({3}, {.dtype = f64})});
-  refused(2, {"m.p", zeros({3})});
-  refused(3, {"v.p", zeros({4}, {.dtype = f64})});
-  EXPECT_THROW(adam.load_state({}), Error);
-  const std::vector<NamedTensor> after = adam.state();
-  for (std::size_t i = 0; i < good.size(); ++i)
-    EXPECT_EQ(after[i].tensor.to_vector<double>(), good[i].tensor.to_vector<double>());
 }
 
 }  // namespace

@@ -1,12 +1,9 @@
 #include "reel/core/tape.h"
 
 #include <gtest/gtest.h>
-#include <pthread.h>
 
 #include <cmath>
-#include <memory>
 #include <stdexcept>
-#include <thread>
 
 #include "reel/core/memory.h"
 #include "reel/core/parameter.h"
@@ -363,130 +360,6 @@ TEST(Tape, CheckFiniteStopsAtTheFirstBadGradient) {
   strict.watch(x);
   const Tensor y = sqrt(x);
   EXPECT_THROW_WITH(strict.gradient(y, {x}), Error, "backward of sqrt", "must be finite", "inf");
-}
-
-// --- size ---------------------------------------------------------------------------------------------------------------
-
-void run_on_small_stack(void (*f)()) {
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  ASSERT_EQ(pthread_attr_setstacksize(&attributes, 256 << 10), 0);
-  pthread_t thread;
-  ASSERT_EQ(pthread_create(
-                &thread, &attributes,
-                [](void* call) -> void* {
-                  reinterpret_cast<void (*)()>(call)();
-                  return nullptr;
-                },
-                reinterpret_cast<void*>(f)),
-            0);
-  pthread_join(thread, nullptr);
-  pthread_attr_destroy(&attributes);
-}
-
-TEST(Tape, AMillionOpsFitASmallStack) {
-  run_on_small_stack([] {
-    Parameter w(vector({1}));
-    Tape tape;
-    Tensor y = w.value();
-    for (int i = 0; i < 1'000'000; ++i) y = y + 1;
-    tape.backward(y);
-    EXPECT_EQ(w.gradient().item(), 1);
-  });
-}
-
-TEST(Tape, AMillionOpsEndOnASmallStackWithoutASweep) {
-  run_on_small_stack([] {
-    Parameter w(vector({1}));
-    Tape tape;
-    Tensor y = w.value();
-    for (int i = 0; i < 1'000'000; ++i) y = y * 1;  // keeps its input: a chain of references
-  });
-  EXPECT_EQ(memory_stats().live_nodes, 0);
-}
-
-TEST(Tape, ManySiblingsOfOneTensorAddUp) {
-  run_on_small_stack([] {
-    Parameter w(vector({1}));
-    Tape tape;
-    Tensor y;
-    for (int i = 0; i < 200'000; ++i) y = y.defined() ? y + w * 1 : w * 1;
-    tape.backward(y);
-    EXPECT_EQ(w.gradient().item(), 200'000);
-  });
-}
-
-// --- threads ------------------------------------------------------------------------------------------------------------
-
-TEST(TapeThreads, EachThreadHasItsOwnTape) {
-  Parameter w(vector({2}));
-  Tape tape;
-  const Tensor y = w * w;
-  std::thread([&] {
-    EXPECT_FALSE(is_recording());
-    Parameter v(vector({3}));
-    Tape own;
-    own.backward(v * v);
-    EXPECT_EQ(v.gradient().item(), 6);
-  }).join();
-  tape.backward(y);
-  EXPECT_EQ(w.gradient().item(), 4);
-}
-
-TEST(TapeThreads, ATensorOfAnotherThreadsLiveTapeIsRefused) {
-  Parameter w(vector({2}));
-  Tape tape;
-  const Tensor y = w * w;
-  std::thread([&] {
-    EXPECT_EQ((y * 2).item(), 8);  // without a tape it is a value like any other
-    Parameter v(vector({3}));
-    Tape own;
-    EXPECT_THROW_WITH(v * y, Error, "mul", "live tape of another thread");
-  }).join();
-}
-
-TEST(TapeThreads, TensorsMayEndInAnotherThread) {
-  for (int i = 0; i < 50; ++i) {
-    Tensor big = ones({1000, 10}, {.dtype = f64});
-    std::thread([moved = std::move(big)]() mutable {
-      EXPECT_EQ(sum(moved).item(), 10000);
-      moved = Tensor();
-    }).join();
-  }
-}
-
-TEST(TapeThreads, ManyThreadsTrainTheirOwnParametersAtOnce) {
-  std::vector<std::thread> threads;
-  std::vector<double> results(8);
-  for (int t = 0; t < 8; ++t)
-    threads.emplace_back([t, &results] {
-      Parameter w(vector({double(t)}));
-      for (int step = 0; step < 100; ++step) {
-        Tape tape;
-        tape.backward(w * w);
-        w.set_value(untaped([&] { return w - 0.1 * w.gradient(); }));
-        w.clear_gradient();
-      }
-      results[static_cast<std::size_t>(t)] = w.value().item();
-    });
-  for (std::thread& thread : threads) thread.join();
-  for (int t = 0; t < 8; ++t) EXPECT_NEAR(results[static_cast<std::size_t>(t)], t * std::pow(0.8, 100), 1e-12);
-}
-
-TEST(TapeThreads, SweepsOfSeveralThreadsAddToTheSameParameters) {
-  Parameter a(vector({2})), b(vector({3}));
-  flatten_parameters({a, b});
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&] {
-      for (int i = 0; i < 100; ++i) {
-        Tape tape;
-        tape.backward(a * b);
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(a.gradient().item(), 400 * 3);
-  EXPECT_EQ(b.gradient().item(), 400 * 2);
 }
 
 }  // namespace
