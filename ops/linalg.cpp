@@ -1,3 +1,181 @@
 #include "reel/ops/linalg.h"
 
-namespace reel {}  // namespace reel
+#include <cmath>
+#include <string>
+
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/matmul.h"
+#include "reel/ops/matrices.h"
+#include "reel/ops/rearrange.h"
+#include "reel/ops/unary.h"
+#include "reel/ops/views.h"
+
+namespace reel {
+
+namespace {
+
+using detail::batch_of;
+using detail::flat_batch;
+using detail::Gradients;
+using detail::record_op;
+using detail::taping;
+
+void check_square(const char* op, const Tensor& a, SourceLocation where) {
+  check::floating(op, "a", a, where);
+  const int r = a.rank();
+  if (r < 2 || a.shape()[r - 1] != a.shape()[r - 2])
+    throw ShapeError(std::string(op) + ": a must have shape [..., n, n], got " + a.shape().str(), where);
+}
+
+// The batch that a x = b has, for b [..., n, k].
+Shape check_sides(const char* op, const Tensor& a, const Tensor& b, SourceLocation where) {
+  check_square(op, a, where);
+  check::like(op, "b", b, "a", a, where);
+  const std::int64_t n = a.shape().back();
+  if (b.rank() < 2 || b.shape()[b.rank() - 2] != n)
+    throw ShapeError(std::string(op) + ": b must have shape [..., " + std::to_string(n) + ", k] for a of shape " +
+                         a.shape().str() + ", got " + b.shape().str(),
+                     where);
+  return check::broadcast(op, batch_of(a.shape()), batch_of(b.shape()), where);
+}
+
+// "a matrix", or "matrix [3, 0]" of a batch.
+std::string matrix_name(const Shape& batch, std::int64_t flat) {
+  if (batch.rank() == 0) return "a matrix";
+  Shape index = batch;
+  for (int axis = batch.rank() - 1; axis >= 0; --axis) {
+    index[axis] = flat % batch[axis];
+    flat /= batch[axis];
+  }
+  return "matrix " + index.str();
+}
+
+// --- Cholesky ---------------------------------------------------------------------------------------------------------
+
+// The backend leaves NaN on l's diagonal from the first bad leading minor on.
+[[noreturn]] void throw_not_positive(const Tensor& l, std::int64_t matrix, SourceLocation where) {
+  const std::int64_t n = l.shape().back(), stride = n + 1;
+  const std::vector<double> diagonal = detail::view(l, matrix * n * n, {n}, &stride).to_vector<double>();
+  std::size_t order = 1;
+  while (!std::isnan(diagonal[order - 1])) ++order;
+  throw Error("cholesky: a must be positive definite, got " + matrix_name(batch_of(l.shape()), matrix) +
+                  " whose leading minor of order " + std::to_string(order) + " is not positive",
+              where);
+}
+
+// Half of each diagonal counts for either triangle.
+Tensor cholesky_gradient(const Tensor& l, const Tensor& dl) {
+  const Tensor m = matmul(transpose(l), dl);
+  const Tensor phi = 0.5 * (tril(m) + tril(m, -1));
+  const Tensor left = triangular_solve(l, phi, {.transpose = true});           // l^-T phi
+  const Tensor s = triangular_solve(l, transpose(left), {.transpose = true});  // (l^-T phi l^-1)^T
+  return 0.5 * (s + transpose(s));
+}
+
+// --- LU ---------------------------------------------------------------------------------------------------------------
+
+struct Inverted {
+  Tensor inverse, sign, logdet;
+};
+
+Inverted inverted(const Tensor& a, bool wanted) {
+  const TensorOptions options{.dtype = a.dtype(), .device = a.device()};
+  Inverted y{wanted ? empty(a.shape(), options) : Tensor(), empty(batch_of(a.shape()), options),
+             empty(batch_of(a.shape()), options)};
+  const Shape flat{y.sign.size()};
+  const Tensor matrices = wanted ? flat_batch(y.inverse) : Tensor();
+  backend(a.device())
+      .invert(flat_batch(a).array(), wanted ? &matrices.array() : nullptr, detail::reshaped(y.sign, flat).array(),
+              detail::reshaped(y.logdet, flat).array());
+  return y;
+}
+
+Tensor checked_inverse(const char* op, const Tensor& a, SourceLocation where) {
+  const Inverted y = inverted(a, true);
+  const std::vector<double> signs = y.sign.to_vector<double>();
+  for (std::size_t i = 0; i < signs.size(); ++i)
+    if (signs[i] == 0)
+      throw Error(std::string(op) + ": a must be invertible, got " +
+                      matrix_name(batch_of(a.shape()), static_cast<std::int64_t>(i)) + " that is singular",
+                  where);
+  return y.inverse;
+}
+
+SignAndLogdet determinant(const char* op, const Tensor& a, SourceLocation where) {
+  check_square(op, a, where);
+  const Inverted y = inverted(a, false);
+  if (taping())
+    record_op(op, where, {&a}, y.logdet, {&a},
+              [a](Gradients& g) { g.add(0, unsqueeze(unsqueeze(g.dy(), -1), -1) * transpose(inverse(a))); });
+  return {y.sign, y.logdet};
+}
+
+}  // namespace
+
+Tensor cholesky(const Tensor& a, SourceLocation where) {
+  check_square("cholesky", a, where);
+  Tensor l = empty(a.shape(), {.dtype = a.dtype(), .device = a.device()});
+  const std::int64_t bad = backend(a.device()).cholesky(flat_batch(a).array(), flat_batch(l).array());
+  if (bad >= 0) throw_not_positive(l, bad, where);
+  if (taping())
+    record_op("cholesky", where, {&a}, l, {&l}, [l](Gradients& g) { g.add(0, cholesky_gradient(l, g.dy())); });
+  return l;
+}
+
+Tensor triangular_solve(const Tensor& a, const Tensor& b, TriangularSolveOptions options, SourceLocation where) {
+  const Shape batch = check_sides("triangular_solve", a, b, where);
+  const std::int64_t n = b.shape()[b.rank() - 2], k = b.shape().back();
+  Tensor x = empty(detail::with_matrix(batch, n, k), {.dtype = b.dtype(), .device = b.device()});
+  const Tensor left = flat_batch(detail::broadcast_view(a, detail::with_matrix(batch, n, n)));
+  const Tensor right = flat_batch(detail::broadcast_view(b, x.shape()));
+  backend(x.device())
+      .triangular_solve(left.array(), right.array(), options.upper, options.transpose, options.unit_diagonal,
+                        flat_batch(x).array());
+  if (taping())
+    record_op("triangular_solve", where, {&a, &b}, x, {&a, &x}, [a, x, options](Gradients& g) {
+      TriangularSolveOptions back = options;
+      back.transpose = !options.transpose;
+      const Tensor db = triangular_solve(a, g.dy(), back);
+      if (g.needs(1)) g.add(1, detail::sum_to(db, g.shape(1)));
+      if (!g.needs(0)) return;
+      const Tensor da = neg(options.transpose ? matmul(x, transpose(db)) : matmul(db, transpose(x)));
+      const std::int64_t off = options.unit_diagonal ? 1 : 0;
+      g.add(0, detail::sum_to(options.upper ? triu(da, off) : tril(da, -off), g.shape(0)));
+    });
+  return x;
+}
+
+Tensor inverse(const Tensor& a, SourceLocation where) {
+  check_square("inverse", a, where);
+  Tensor y = checked_inverse("inverse", a, where);
+  if (taping())
+    record_op("inverse", where, {&a}, y, {&y},
+              [y](Gradients& g) { g.add(0, neg(matmul(transpose(y), matmul(g.dy(), transpose(y))))); });
+  return y;
+}
+
+Tensor solve(const Tensor& a, const Tensor& b, SourceLocation where) {
+  check::defined("solve", "b", b, where);
+  if (b.rank() == 1) return squeeze(solve(a, unsqueeze(b, 1, where), where), -1, where);
+  check_sides("solve", a, b, where);
+  const Tensor x = untaped([&] {
+    const Tensor right = checked_inverse("solve", a, where), first = matmul(right, b);
+    return first + matmul(right, b - matmul(a, first));
+  });
+  if (taping())
+    record_op("solve", where, {&a, &b}, x, {&a, &x}, [a, x](Gradients& g) {
+      const Tensor db = solve(transpose(a), g.dy());
+      if (g.needs(1)) g.add(1, detail::sum_to(db, g.shape(1)));
+      if (g.needs(0)) g.add(0, neg(detail::sum_to(matmul(db, transpose(x)), g.shape(0))));
+    });
+  return x;
+}
+
+Tensor logdet(const Tensor& a, SourceLocation where) {
+  const SignAndLogdet y = determinant("logdet", a, where);
+  return y.logdet + untaped([&] { return log(y.sign); });  // + 0, -inf or NaN
+}
+
+SignAndLogdet slogdet(const Tensor& a, SourceLocation where) { return determinant("slogdet", a, where); }
+
+}  // namespace reel

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "reel/ops/arithmetic.h"
-#include "reel/ops/check.h"
 #include "reel/ops/convert.h"
+#include "reel/ops/matrices.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/views.h"
 
@@ -12,9 +12,11 @@ namespace reel {
 
 namespace {
 
+using detail::batch_of;
 using detail::Gradients;
 using detail::record_op;
 using detail::taping;
+using detail::with_matrix;
 
 // The matrices in the last two axes of a tensor, as gemm wants them: rows without gaps inside, or columns (transposed).
 struct Matrices {
@@ -45,17 +47,9 @@ struct Matrices {
   }
 };
 
-Shape leading_axes(const Shape& shape) { return Shape::of(shape.begin(), shape.rank() - 2); }
-
-Shape with_matrix(Shape shape, std::int64_t rows, std::int64_t cols) {
-  shape.push_back(rows);
-  shape.push_back(cols);
-  return shape;
-}
-
 // One stride from matrix to matrix over the batch `axes`, if there is one: all equal (0 for a tensor without batch).
 bool uniform_stride(const Tensor& x, const Shape& batch, std::int64_t& stride) {
-  const Shape own = leading_axes(x.shape());
+  const Shape own = batch_of(x.shape());
   if (own.size() == 1) {
     stride = 0;
     return true;
@@ -112,7 +106,7 @@ Tensor product(const Tensor& a, const Tensor& b, const char* op, SourceLocation 
     throw ShapeError(std::string(op) + ": the last axis of a must be as long as the last but one of b, got shapes " +
                          a.shape().str() + " and " + b.shape().str(),
                      where);
-  const Shape batch = check::broadcast(op, leading_axes(a.shape()), leading_axes(b.shape()), where);
+  const Shape batch = check::broadcast(op, batch_of(a.shape()), batch_of(b.shape()), where);
   Tensor c = multiplied(a, b, batch);
   if (taping())
     record_op(op, where, {&a, &b}, c, {&a, &b}, [a, b](Gradients& g) {
@@ -121,6 +115,79 @@ Tensor product(const Tensor& a, const Tensor& b, const char* op, SourceLocation 
       if (g.needs(1)) g.add(1, detail::sum_to(matmul(transpose(a), dc), b.shape()));
     });
   return c;
+}
+
+// --- one matrix per sequence --------------------------------------------------------------------------------------------
+
+// The matrix of each sequence in x [count, rows, cols].
+const char* matrix_at(const Matrices& x, std::int64_t i) {
+  const auto* data = static_cast<const char*>(x.tensor.array().data);
+  return data + i * x.tensor.stride(0) * static_cast<std::int64_t>(size_of(x.tensor.dtype()));
+}
+
+const char* row_at(const Tensor& x, std::int64_t i) {
+  const auto* data = static_cast<const char*>(x.array().data);
+  return data + i * x.shape()[1] * static_cast<std::int64_t>(size_of(x.dtype()));
+}
+
+Tensor inner_products(const Tensor& x, const Tensor& y, const Offsets& offsets);
+
+// y[r, :] = x[r, :] w[s] for each row r of sequence s; x [total, k], w [count, k, n].
+Tensor rows_times(const Tensor& x, const Tensor& w, const Offsets& offsets, SourceLocation where) {
+  const std::int64_t k = w.shape()[1], n = w.shape()[2];
+  Tensor y = empty({offsets.total(), n}, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor rows = detail::packed(x);
+  const Matrices right(w);
+  for (std::int64_t s = 0; s < offsets.count(); ++s) {
+    const std::int64_t first = offsets.span()[static_cast<std::size_t>(s)];
+    backend(x.device())
+        .gemm({.m = offsets.length(s),
+               .n = n,
+               .k = k,
+               .dtype = x.dtype(),
+               .trans_b = right.transposed,
+               .a = row_at(rows, first),
+               .b = matrix_at(right, s),
+               .c = const_cast<char*>(row_at(y, first)),
+               .lda = k,
+               .ldb = right.leading,
+               .ldc = n});
+  }
+  if (taping())
+    record_op("matmul", where, {&x, &w}, y, {&x, &w}, [x, w, offsets](Gradients& g) {
+      if (g.needs(0)) g.add(0, rows_times(g.dy(), transpose(w), offsets, SourceLocation{}));
+      if (g.needs(1)) g.add(1, inner_products(x, g.dy(), offsets));
+    });
+  return y;
+}
+
+// z[s] = x_s^T y_s: the gradient of each sequence's matrix; x [total, k], y [total, n], z [count, k, n].
+Tensor inner_products(const Tensor& x, const Tensor& y, const Offsets& offsets) {
+  const std::int64_t k = x.shape()[1], n = y.shape()[1];
+  Tensor z = empty({offsets.count(), k, n}, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor left = detail::packed(x), right = detail::packed(y);
+  const Matrices to(z);
+  for (std::int64_t s = 0; s < offsets.count(); ++s) {
+    const std::int64_t first = offsets.span()[static_cast<std::size_t>(s)];
+    backend(x.device())
+        .gemm({.m = k,
+               .n = n,
+               .k = offsets.length(s),
+               .dtype = x.dtype(),
+               .trans_a = true,
+               .a = row_at(left, first),
+               .b = row_at(right, first),
+               .c = const_cast<char*>(matrix_at(to, s)),
+               .lda = k,
+               .ldb = n,
+               .ldc = n});
+  }
+  if (taping())
+    record_op("matmul_backward", SourceLocation{}, {&x, &y}, z, {&x, &y}, [x, y, offsets](Gradients& g) {
+      if (g.needs(0)) g.add(0, rows_times(y, transpose(g.dy()), offsets, SourceLocation{}));
+      if (g.needs(1)) g.add(1, rows_times(x, g.dy(), offsets, SourceLocation{}));
+    });
+  return z;
 }
 
 // dweight (+)= dz^T x, with dz [rows, out] and x [rows, in].
@@ -164,6 +231,32 @@ Tensor matmul(const Tensor& a, const Tensor& b, SourceLocation where) {
   }
   if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1, where), where), -1, where);
   return product(a, b, "matmul", where);
+}
+
+Ragged matmul(const Ragged& a, const Tensor& b, SourceLocation where) {
+  check::defined("matmul", "b", b, where);
+  if (b.rank() < 3) return a.with(matmul(a.values(), b, where));
+  check::floating("matmul", "a", a.values(), where);
+  check::like("matmul", "b", b, "a", a.values(), where);
+  check::rank("matmul", "the values of a", a.values(), 2, "[total, k]", where);
+  const std::int64_t k = a.values().shape()[1];
+  check::shape("matmul", "b", b, {a.count(), k, b.shape().back()}, where);
+  return a.with(rows_times(a.values(), b, a.offsets(), where));
+}
+
+Tensor outer(const Tensor& a, const Tensor& b, SourceLocation where) {
+  check::rank("outer", "a", a, 1, "[m]", where);
+  check::rank("outer", "b", b, 1, "[n]", where);
+  return mul(Arg(unsqueeze(a, 1, where), where), Arg(b, where));
+}
+
+Tensor dot(const Tensor& a, const Tensor& b, SourceLocation where) {
+  check::rank("dot", "a", a, 1, "[n]", where);
+  check::rank("dot", "b", b, 1, "[n]", where);
+  check::floating("dot", "a", a, where);
+  check::like("dot", "b", b, "a", a, where);
+  check::shape("dot", "b", b, a.shape(), where);
+  return matmul(a, b, where);
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Epilogue epilogue, SourceLocation where) {

@@ -11,6 +11,15 @@ namespace reel {
 /// Throws ShapeError, DTypeError, DeviceError. Backward keeps a and b.
 REEL_API Tensor matmul(const Tensor& a, const Tensor& b, SourceLocation where = SourceLocation::current());
 
+/// Per row of values [total, k] with one b [k, n] or [k] for all; or, told apart by rank, with a matrix for each sequence,
+/// b [count, k, n].
+REEL_API Ragged matmul(const Ragged& a, const Tensor& b, SourceLocation where = SourceLocation::current());
+
+/// a[i] b[j] for vectors a [m] and b [n]: [m, n]. Throws ShapeError, DTypeError, DeviceError.
+REEL_API Tensor outer(const Tensor& a, const Tensor& b, SourceLocation where = SourceLocation::current());
+/// The sum of a[i] b[i] for vectors [n], without axes; f32 or f64. Throws ShapeError, DTypeError, DeviceError.
+REEL_API Tensor dot(const Tensor& a, const Tensor& b, SourceLocation where = SourceLocation::current());
+
 /// y = x W^T + bias: x [..., in], weight [out, in], bias [out] or undefined; y [..., out]. With Epilogue::relu,
 /// max(y, 0) in the same pass. f32 or f64. Throws ShapeError, DTypeError, DeviceError.
 /// Backward keeps x, the weight and, for relu, y.
