@@ -315,7 +315,7 @@ class REEL_API Ops {
   /// average = decay average + (1 - decay) w.
   virtual void ema(const Array& w, double decay, const Array& average) = 0;
 
-  // --- random numbers with rejection: element i has a stream of its own, state.stream + 1 + i from state.counter -------------
+  // --- random numbers with rejection: element i has the 64 blocks from state.counter + 64 i on (core/scalar/rejection.h) ------
   /// y[i] is drawn from the standard gamma distribution of shape alpha[i] (Marsaglia and Tsang, 2000); f64.
   virtual void random_gamma(const Array& alpha, const PhiloxState& state, const Array& y) = 0;
   /// y[i] is drawn from Poisson's distribution of mean rate[i]; f64.

@@ -98,6 +98,7 @@ std::vector<OpCase> sparse_cases();
 std::vector<OpCase> hashing_cases();
 std::vector<OpCase> padding_cases();
 std::vector<OpCase> linalg_cases();
+std::vector<OpCase> einsum_cases();
 std::vector<OpCase> distributions_cases();
 std::vector<OpCase> pool_cases();
 std::vector<OpCase> conv_cases();

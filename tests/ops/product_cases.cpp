@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "reel/core/ragged.h"
 #include "reel/ops/conv.h"
 #include "reel/ops/create.h"
 #include "reel/ops/matmul.h"
@@ -62,6 +63,82 @@ OpCase vector_row() {
     return y;
   };
   return row;
+}
+
+// Either vectors of n.cols, or of n.rows and n.cols.
+OpCase of_vectors(const std::string& name, bool outer) {
+  return {.name = name,
+          .inputs =
+              [outer](Maker& make, Size size) {
+                const Extent n = extent_of(size);
+                const Tensor a = make.uniform({outer ? n.rows : n.cols}, -1, 1);
+                return Tensors{a, make.uniform({n.cols}, -1, 1)};
+              },
+          .call = [=](const Tensors& in) { return outer ? reel::outer(in[0], in[1]) : dot(in[0], in[1]); },
+          .reference =
+              [outer](const std::vector<Ref>& in) {
+                if (outer)
+                  return filled({in[0].shape[0], in[1].shape[0]},
+                                [&](const auto& i) { return at(in[0], {i[0]}) * at(in[1], {i[1]}); });
+                double sum = 0;
+                for (std::size_t i = 0; i < in[0].v.size(); ++i) sum += in[0].v[i] * in[1].v[i];
+                return Ref{{}, {sum}};
+              },
+          .differentiable = {0, 1},
+          .tolerance = 20,
+          .rows_alone = outer,
+          .bad = {{[=] {
+                     outer ? reel::outer(ones({2, 2}), ones({2})) : dot(ones({2, 2}), ones({2}));
+                   },
+                   {name + ": a must have shape [", "got [2, 2]", "cases.cpp"}},
+                  {[=] { outer ? reel::outer(ones({2}), full({}, 1)) : dot(ones({2}), ones({3})); },
+                   {name + ": b must have shape [", outer ? "got []" : "got [3]"}}}};
+}
+
+OpCase ragged_matmul_row(bool per_sequence) {
+  const auto lengths = [](std::int64_t rows) { return Maker(f64, 4).lengths(rows); };
+  return {.name = std::string("matmul/ragged") + (per_sequence ? "_each" : ""),
+          .inputs =
+              [=](Maker& make, Size size) {
+                const Extent n = extent_of(size);
+                const Tensor x = make.uniform({n.rows, 4}, -1, 1);
+                Shape shape{4, 3};
+                if (per_sequence) shape = {lengths(n.rows).size(), 4u, 3u};
+                return Tensors{x, make.uniform(shape, -1, 1)};
+              },
+          .call =
+              [=](const Tensors& in) {
+                return matmul(Ragged::from_lengths(in[0], lengths(in[0].shape()[0])), in[1]).values();
+              },
+          .reference =
+              [=](const std::vector<Ref>& in) {
+                if (!per_sequence) return multiplied(in[0], in[1]);
+                std::vector<std::int64_t> sequence_of;  // each row
+                const std::vector<std::int64_t> counts = lengths(in[0].shape[0]);
+                for (std::size_t s = 0; s < counts.size(); ++s)
+                  sequence_of.insert(sequence_of.end(), static_cast<std::size_t>(counts[s]),
+                                     static_cast<std::int64_t>(s));
+                return filled({in[0].shape[0], 3}, [&](const auto& i) {
+                  double sum = 0;
+                  for (std::int64_t k = 0; k < 4; ++k)
+                    sum += at(in[0], {i[0], k}) * at(in[1], {sequence_of[static_cast<std::size_t>(i[0])], k, i[1]});
+                  return sum;
+                });
+              },
+          .differentiable = {0, 1},
+          .tolerance = 20,
+          .bad = {{[] {
+                     matmul(Ragged::from_lengths(ones({3, 4}), {1, 2}), ones({3, 4, 2}));
+                   },
+                   {"matmul", "b must have shape [2, 4, 2], got [3, 4, 2]", "cases.cpp"}},
+                  {[] {
+                     matmul(Ragged::from_lengths(ones({3}), {1, 2}), ones({2, 4, 2}));
+                   },
+                   {"matmul", "the values of a must have shape [total, k]"}},
+                  {[] {
+                     matmul(Ragged::from_lengths(ones({3, 4}), {1, 2}), ones({2, 4, 2}, {.dtype = f64}));
+                   },
+                   {"matmul", "b must be f32 like a, got f64"}}}};
 }
 
 OpCase linear_row(bool bias, bool relu) {
@@ -190,6 +267,10 @@ std::vector<OpCase> product_cases() {
   rows.push_back(matmul_row("/broadcast", [](Extent n) { return Pair{{n.rows, 1, 3, 4}, {2, 4, 2}}; }));
   rows.push_back(matmul_row("/folded", [](Extent n) { return Pair{{n.rows, 3, 4}, {4, 2}}; }));
   rows.push_back(vector_row());
+  rows.push_back(of_vectors("outer", true));
+  rows.push_back(of_vectors("dot", false));
+  rows.push_back(ragged_matmul_row(false));
+  rows.push_back(ragged_matmul_row(true));
   rows.push_back(linear_row(true, false));
   rows.push_back(linear_row(false, false));
   rows.push_back(linear_row(true, true));
