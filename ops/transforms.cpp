@@ -1,3 +1,217 @@
 #include "reel/ops/transforms.h"
 
-namespace reel {}  // namespace reel
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "reel/ops/activations.h"
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/check.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/create.h"
+#include "reel/ops/embedding.h"
+#include "reel/ops/matmul.h"
+#include "reel/ops/rearrange.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/unary.h"
+#include "reel/ops/views.h"
+
+namespace reel::transforms {
+
+namespace {
+
+TensorOptions options_of(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
+
+void check_vectors(const char* op, const Tensor& x, std::int64_t at_least, SourceLocation where) {
+  check::floating(op, "x", x, where);
+  if (x.rank() == 0 || x.shape().back() < at_least)
+    throw ShapeError(std::string(op) + ": vectors [..., n] with n of at least " + std::to_string(at_least) +
+                         " are needed, got shape " + x.shape().str(),
+                     where);
+}
+
+// Sums over the elements k of the last axis with k - i in a range, for each i of that axis: k <= i + last, or k >= i + first.
+Tensor sums_up_to(const Tensor& x, std::int64_t last) {
+  const std::int64_t n = x.shape().back();
+  return matmul(x, triu(ones({n, n}, options_of(x)), -last));
+}
+Tensor sums_from(const Tensor& x, std::int64_t first) {
+  const std::int64_t n = x.shape().back();
+  return matmul(x, tril(ones({n, n}, options_of(x)), -first));
+}
+
+Tensor all_but_first(const Tensor& x) { return narrow(x, -1, 1, x.shape().back() - 1); }
+Tensor all_but_last(const Tensor& x) { return narrow(x, -1, 0, x.shape().back() - 1); }
+
+Tensor parameter(const char* name, const Arg& x) {
+  if (!x.is_tensor()) return full({}, x.scalar(), {.dtype = f64});
+  check::floating("Affine", name, x.tensor(), x.where());
+  return x.tensor();
+}
+
+}  // namespace
+
+// --- per element ------------------------------------------------------------------------------------------------------
+
+Tensor Exp::forward(const Tensor& x, SourceLocation where) const { return exp(x, where); }
+Tensor Exp::inverse(const Tensor& y, SourceLocation where) const { return log(y, where); }
+Tensor Exp::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
+  check::floating("Exp", "x", x, where);
+  return x;
+}
+
+Affine::Affine(const Arg& loc_, const Arg& scale_) : loc(parameter("loc", loc_)), scale(parameter("scale", scale_)) {}
+
+Tensor Affine::forward(const Tensor& x, SourceLocation where) const {
+  return add(Arg(loc, where), Arg(mul(Arg(scale, where), Arg(x, where)), where));
+}
+Tensor Affine::inverse(const Tensor& y, SourceLocation where) const {
+  return div(Arg(sub(Arg(y, where), Arg(loc, where)), where), Arg(scale, where));
+}
+Tensor Affine::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
+  check::floating("Affine", "x", x, where);
+  const Shape shape = check::broadcast("Affine", x.shape(), loc.shape(), where);
+  return add(Arg(log(abs(scale)), where), Arg(zeros(shape, options_of(x)), where));
+}
+
+Interval::Interval(double low_, double high_, SourceLocation where) : low(low_), high(high_) {
+  if (!(low < high) || std::isinf(low) || std::isinf(high))
+    throw Error(
+        "Interval: low must be below high and both finite, got " + std::to_string(low) + " and " + std::to_string(high),
+        where);
+}
+
+Tensor Interval::forward(const Tensor& x, SourceLocation where) const { return low + (high - low) * sigmoid(x, where); }
+Tensor Interval::inverse(const Tensor& y, SourceLocation where) const {
+  check::floating("Interval", "y", y, where);
+  return logit((y - low) / (high - low));
+}
+Tensor Interval::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
+  return std::log(high - low) + logsigmoid(x, where) + logsigmoid(-x);
+}
+
+// --- Ordered ----------------------------------------------------------------------------------------------------------
+
+Tensor Ordered::forward(const Tensor& x, SourceLocation where) const {
+  check_vectors("Ordered", x, 1, where);
+  return sums_up_to(concatenate({narrow(x, -1, 0, 1), exp(all_but_first(x))}, -1), 0);
+}
+Tensor Ordered::inverse(const Tensor& y, SourceLocation where) const {
+  check_vectors("Ordered", y, 1, where);
+  return concatenate({narrow(y, -1, 0, 1), log(all_but_first(y) - all_but_last(y))}, -1);
+}
+Tensor Ordered::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
+  check_vectors("Ordered", x, 1, where);
+  return sum(all_but_first(x), -1);
+}
+
+// --- Simplex ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// log(n - 1), ..., log(1): what makes x = 0 the middle.
+Tensor stick_offsets(const Tensor& x, std::int64_t count) {
+  return log(static_cast<double>(count) - arange(count, options_of(x)));
+}
+
+// The logarithms of the parts, and of what the breaks leave each time.
+struct Broken {
+  Tensor log_parts, log_rest;
+  explicit Broken(const Tensor& x) {
+    const Tensor t = x - stick_offsets(x, x.shape().back());
+    log_rest = logsigmoid(-t);
+    log_parts = logsigmoid(t) + sums_up_to(log_rest, -1);
+  }
+};
+
+}  // namespace
+
+Tensor Simplex::forward(const Tensor& x, SourceLocation where) const {
+  check_vectors("Simplex", x, 0, where);
+  const Broken stick(x);
+  return exp(concatenate({stick.log_parts, sum(stick.log_rest, -1, Keep::yes)}, -1));
+}
+Tensor Simplex::inverse(const Tensor& y, SourceLocation where) const {
+  check_vectors("Simplex", y, 1, where);
+  const Tensor parts = all_but_last(y), rest = all_but_last(sums_from(y, 1));
+  return log(parts) - log(rest) + stick_offsets(y, parts.shape().back());
+}
+Tensor Simplex::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
+  check_vectors("Simplex", x, 0, where);
+  const Broken stick(x);
+  return sum(stick.log_parts + stick.log_rest, -1);
+}
+
+// --- CorrelationCholesky ----------------------------------------------------------------------------------------------
+
+namespace {
+
+// The matrices' size for vectors of so many elements.
+std::int64_t dimension(const Tensor& x, SourceLocation where) {
+  check_vectors("CorrelationCholesky", x, 0, where);
+  const std::int64_t count = x.shape().back();
+  std::int64_t d = 1;
+  while (d * (d - 1) / 2 < count) ++d;
+  if (d * (d - 1) / 2 != count)
+    throw ShapeError("CorrelationCholesky: x must have shape [..., d (d - 1) / 2], got " + x.shape().str(), where);
+  return d;
+}
+
+// Elements of the last axis by index.
+Tensor taken(const Tensor& x, const std::vector<std::int64_t>& index) {
+  const std::int64_t n = x.shape().back();
+  Shape shape = Shape::of(x.shape().begin(), x.rank() - 1);
+  const Tensor columns = transpose(reshape(x, {shape.size(), n}));
+  const Tensor rows = embedding(columns, to(from_vector(index), x.device()));
+  shape.push_back(index.size());
+  return reshape(transpose(rows), shape);
+}
+
+// [..., d (d - 1) / 2] as the part below the diagonal of [..., d, d], row by row, zeros elsewhere; and back.
+Tensor fill_below(const Tensor& x, std::int64_t d) {
+  const std::int64_t count = x.shape().back();
+  std::vector<std::int64_t> index;
+  std::int64_t next = 0;
+  for (std::int64_t i = 0; i < d; ++i)
+    for (std::int64_t j = 0; j < d; ++j) index.push_back(j < i ? next++ : count);  // the zero behind
+  Shape shape = Shape::of(x.shape().begin(), x.rank() - 1);
+  shape.push_back(d);
+  shape.push_back(d);
+  return reshape(taken(pad(x, {{-1, 0, 1}}), index), shape);
+}
+Tensor take_below(const Tensor& y) {
+  const std::int64_t d = y.shape().back();
+  std::vector<std::int64_t> index;
+  for (std::int64_t i = 0; i < d; ++i)
+    for (std::int64_t j = 0; j < i; ++j) index.push_back(i * d + j);
+  return taken(flatten(y, -2, -1), index);
+}
+
+// log(1 - tanh(x)^2)
+Tensor log_squared_rest(const Tensor& x) { return 2 * std::numbers::ln2 + 2 * (logsigmoid(2 * x) - x); }
+
+}  // namespace
+
+Tensor CorrelationCholesky::forward(const Tensor& x, SourceLocation where) const {
+  const std::int64_t d = dimension(x, where);
+  const Tensor z = fill_below(tanh(x), d) + eye(d, options_of(x));
+  return z * exp(0.5 * sums_up_to(fill_below(log_squared_rest(x), d), -1));
+}
+
+Tensor CorrelationCholesky::inverse(const Tensor& y, SourceLocation where) const {
+  check::floating("CorrelationCholesky", "y", y, where);
+  if (y.rank() < 2 || y.size(-1) != y.size(-2) || y.size(-1) == 0)
+    throw ShapeError("CorrelationCholesky: y must have shape [..., d, d], got " + y.shape().str(), where);
+  // A row's squares sum up to 1: those from j on are what the columns before j left.
+  const Tensor z = take_below(y) * rsqrt(take_below(sums_from(y * y, 0)));
+  return 0.5 * (log1p(z) - log1p(-z));
+}
+
+Tensor CorrelationCholesky::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
+  const std::int64_t d = dimension(x, where);
+  const Tensor rest = fill_below(log_squared_rest(x), d);
+  return sum(rest + tril(0.5 * sums_up_to(rest, -1), -1), {-2, -1});
+}
+
+}  // namespace reel::transforms

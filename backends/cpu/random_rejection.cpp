@@ -17,9 +17,9 @@ void draw_each(const Array& parameter, const PhiloxState& state, const Array& y,
   double* to = y.as<double>();
   parallel_for(y.size, kChunk, [=](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      to[i] = draw(from[i], scalar::RejectionBlocks{state.seed, state.stream,
-                                                    state.counter + static_cast<std::uint64_t>(i) *
-                                                                        scalar::RejectionBlocks::kCount});
+      to[i] = draw(from[i], scalar::RejectionBlocks{
+                                state.seed, state.stream,
+                                state.counter + static_cast<std::uint64_t>(i) * scalar::RejectionBlocks::kCount});
   });
 }
 

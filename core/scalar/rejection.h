@@ -13,7 +13,7 @@ struct RejectionBlocks {
   REEL_SCALAR PhiloxBlock at(int i) const { return philox(seed, stream, counter + static_cast<std::uint64_t>(i)); }
 };
 
-/// (0, 1), symmetric: 53 bits and a half.
+/// (0, 1], the middles of 2^53 intervals.
 REEL_SCALAR double open_uniform(std::uint32_t high, std::uint32_t low) { return uniform_double(high, low) + 0x1p-54; }
 
 /// From the standard gamma distribution of shape alpha: Marsaglia and Tsang, "A simple method for generating gamma
