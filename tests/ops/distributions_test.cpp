@@ -53,7 +53,8 @@ TEST(LogProb, IsFiniteAtTheEndsOfTheSupportWhereTheDensityIs) {
   EXPECT_EQ(d::Poisson(0).log_prob(zero).item(), 0);
   EXPECT_EQ(d::Poisson(0).log_prob(one).item(), -INFINITY);
   EXPECT_THAT(slopes(zero, [](const Tensor& x) { return d::Gamma(1, 2).log_prob(x); }), ElementsAre(-2));
-  EXPECT_THAT(slopes(zero, [&](const Tensor& rate) { return d::Poisson(rate).log_prob(zero); }), ElementsAre(-1));
+  EXPECT_THAT(slopes(zero, [](const Tensor& rate) { return d::Poisson(rate).log_prob(zeros({1}, kDouble)); }),
+              ElementsAre(-1));
 }
 
 TEST(LogProb, OfBernoulliIsAccurateWhereItIsTiny) {
@@ -158,7 +159,7 @@ TEST(Transforms, LogDeterminantsAreThoseOfTheJacobian) {
   };
   const auto all = [](const Tensor& y) { return y; };
   check("exp", t::Exp(), x, all);
-  check("affine", t::Affine(1, tensor({1, 2, 3, 4, 5, -1, -2, -3, -4, -5})), x, all);
+  check("affine", t::Affine(1, tensor({1, 2, 3, 4, 5, -1, -2, -3, -4, -5}, kDouble)), x, all);
   check("interval", t::Interval(-2, 5), x, all);
   check("ordered", t::Ordered(), x, all);
   check("simplex", t::Simplex(), x, [](const Tensor& y) { return narrow(y, -1, 0, y.size(-1) - 1); });

@@ -53,7 +53,7 @@ double uniform_cdf(double x) { return x; }
 TEST(Goodness, DistributionFunctionsHaveTheirTabulatedValues) {
   EXPECT_NEAR(gamma_cdf(1, 2), 1 - std::exp(-2), 1e-14);
   EXPECT_NEAR(gamma_cdf(0.5, 1.92072941034706), 0.95, 1e-12);  // half of chi-square's 95 % point for one degree
-  EXPECT_NEAR(gamma_cdf(5, 9.15351920266448), 0.95, 1e-12);    // and for ten
+  EXPECT_NEAR(gamma_cdf(5, 9.15351902663757), 0.95, 1e-12);    // and for ten
   EXPECT_NEAR(beta_cdf(2, 3, 0.4, 0.6), 0.5248, 1e-13);        // by hand: a polynomial
   EXPECT_NEAR(student_t_cdf(1, 1), 0.75, 1e-14);
   EXPECT_NEAR(student_t_cdf(10, 2.22813885196494), 0.975, 1e-12);
