@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "reel/core/ragged.h"
@@ -42,6 +43,56 @@ TEST(Cholesky, OfAnIllConditionedMatrixMultipliesBackToIt) {
   const Tensor a = hilbert(11), l = cholesky(a);
   EXPECT_LE(largest(matmul(l, transpose(l)) - a), 4 * 0x1p-52);
   EXPECT_THROW_WITH(cholesky(hilbert(40)), Error, "positive definite", "leading minor of order");
+}
+
+// --- residuals --------------------------------------------------------------------------------------------------------
+
+// The largest |a b - c| in units of epsilon (|a| |b| + |c|), element by element, in long double.
+double residual(const Tensor& a, const Tensor& b, const Tensor& c) {
+  const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>(), z = c.to_vector<double>();
+  const auto m = static_cast<std::size_t>(a.size(-2)), k = static_cast<std::size_t>(a.size(-1)),
+             n = static_cast<std::size_t>(b.size(-1));
+  const long double epsilon = a.dtype() == f32 ? 0x1p-23L : 0x1p-52L;
+  long double worst = 0;
+  for (std::size_t i = 0; i < m; ++i)
+    for (std::size_t j = 0; j < n; ++j) {
+      long double sum = -static_cast<long double>(z[i * n + j]), size = std::abs(sum);
+      for (std::size_t p = 0; p < k; ++p) {
+        const long double term = static_cast<long double>(x[i * k + p]) * y[p * n + j];
+        sum += term;
+        size += std::abs(term);
+      }
+      if (size > 0) worst = std::max(worst, std::abs(sum) / (epsilon * size));
+    }
+  return static_cast<double>(worst);
+}
+
+// Higham, "Accuracy and Stability of Numerical Algorithms", theorems 8.5 and 10.3: both are at most about n, whatever the
+// condition. The numbers asserted are those of docs/numerics.md.
+TEST(Residuals, AreAFewRoundingsWhateverTheCondition) {
+  double cholesky_worst = 0, triangular_worst = 0, solve_worst = 0;
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t n : {1, 2, 5, 31, 33, 64, 129, 300}) {
+      Generator generator(static_cast<std::uint64_t>(n));
+      // Rows and columns of very different sizes: the condition is some e^30.
+      const TensorOptions options{.dtype = dtype};
+      const Tensor g = randn({n, n}, generator, options), size = exp(4.0 * randn({n}, generator, options));
+      const Tensor even = matmul(g, transpose(g)) + eye(n, options);
+      const Tensor a = 0.5 * (even + transpose(even)) * outer(size, size), b = randn({n, 7}, generator, options);
+      const Tensor l = cholesky(a);
+      cholesky_worst = std::max(cholesky_worst, residual(l, transpose(l), a));
+      triangular_worst = std::max(triangular_worst, residual(l, triangular_solve(l, b), b));
+      const Tensor back = triangular_solve(l, b, {.transpose = true});
+      triangular_worst = std::max(triangular_worst, residual(transpose(l), back, b));
+      const Tensor square = randn({n, n}, generator, options);
+      solve_worst = std::max(solve_worst, residual(square, solve(square, b), b));
+    }
+  EXPECT_LE(cholesky_worst, 8);
+  EXPECT_LE(triangular_worst, 8);
+  EXPECT_LE(solve_worst, 4);
+  RecordProperty("cholesky", std::to_string(cholesky_worst));
+  RecordProperty("triangular_solve", std::to_string(triangular_worst));
+  RecordProperty("solve", std::to_string(solve_worst));
 }
 
 TEST(Cholesky, ReadsTheLowerTriangleAlone) {
@@ -134,6 +185,18 @@ TEST(Einsum, GivesNumpysDocumentedResults) {
               ElementsAre(4400, 4730, 4532, 4874, 4664, 5018, 4796, 5162, 4928, 5306));
   EXPECT_THAT(einsum("ki,...k->i...", {counted({3, 2}), counted({4, 3})}).to_vector<double>(),
               ElementsAre(10, 28, 46, 64, 13, 40, 67, 94));
+}
+
+TEST(Einsum, GivesOnnxsDocumentedForms) {
+  Generator generator(5);
+  const Tensor x = randn({3, 5, 5}, generator, kDouble), y = randn({3, 5, 2}, generator, kDouble);
+  const Tensor diagonal = einsum("...ii ->...i", {x});
+  ASSERT_EQ(diagonal.shape(), Shape(3, 5));
+  for (std::int64_t b = 0; b < 3; ++b)
+    for (std::int64_t i = 0; i < 5; ++i) EXPECT_EQ(diagonal[b][i].item(), x[b][i][i].item());
+  EXPECT_LE(largest(einsum("bij, bjk -> bik", {x, y}) - matmul(x, y)), 1e-14);
+  EXPECT_LE(largest(einsum("i,i", {x[0][0], x[0][1]}) - sum(x[0][0] * x[0][1])), 1e-14);
+  EXPECT_EQ(einsum("ij->ji", {y[0]}).to_vector<double>(), transpose(y[0]).to_vector<double>());
 }
 
 TEST(Einsum, OfNothingIsZero) {
