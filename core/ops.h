@@ -197,7 +197,7 @@ class REEL_API Ops {
 
   // --- decompositions, of batches of row-major matrices; contiguous -----------------------------------------------------
   /// a [batch, n, n] = l l^T, of which only a's lower triangle is read; l's upper triangle is 0. Returns the first matrix
-  /// that is not positive definite, or -1.
+  /// that is not positive definite, or -1: its l has NaN on the diagonal from the first leading minor on that is not positive.
   virtual std::int64_t cholesky(const Array& a, const Array& l) = 0;
   /// Solves op(a) x = b for triangular a [batch, n, n], b and x [batch, n, k]; only that triangle is read.
   virtual void triangular_solve(const Array& a, const Array& b, bool upper, bool transposed, bool unit,

@@ -70,7 +70,9 @@ void solve_block(const Triangle<T>& a, int64_t rows, T* x, int64_t ldx, int64_t 
       T* to = x + r * ldx;
       for (int64_t done = 0; done < step; ++done) {
         const int64_t s = a.forward() ? done : rows - 1 - done;
-        add_scaled(-a.at(r, s), x + s * ldx + begin, to + begin, end - begin);
+        const T factor = -a.at(r, s), *from = x + s * ldx + begin;
+        if (end - begin == 1) to[begin] = fma(factor, *from, to[begin]);
+        else add_scaled(factor, from, to + begin, end - begin);
       }
       if (a.unit) continue;
       const T pivot = a.at(r, r);
@@ -193,7 +195,7 @@ void invert_one(CpuOps& ops, const T* a, int64_t n, T* inverse, T* sign, T* logd
       rows(static_cast<std::size_t>(n) * sizeof(int64_t));
   T* w = scratch.as<T>();
   int64_t* order = rows.as<int64_t>();
-  __builtin_memcpy(w, a, static_cast<std::size_t>(n * n) * sizeof(T));
+  for (int64_t i = 0; i < n * n; ++i) w[i] = a[i];
   T negative = factor_lu(ops, w, n, order) ? T(-1) : T(1);
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) {
