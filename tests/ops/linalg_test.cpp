@@ -14,6 +14,7 @@
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/einsum.h"
+#include "reel/ops/gradcheck.h"
 #include "reel/ops/matmul.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/rearrange.h"
@@ -117,6 +118,37 @@ TEST(Cholesky, GradientIsSymmetric) {
   const Tensor l = cholesky(a);
   const Tensor da = tape.gradient(sum(l * l * l), {a})[0];
   EXPECT_EQ(largest(da - transpose(da)), 0);
+}
+
+// The first derivative as a function whose second derivative is compared with differences.
+template <class F>
+GradcheckReport third_order(F&& f, const Tensors& inputs) {
+  return gradcheck(std::function<Tensor(const Tensors&)>([&](const Tensors& in) {
+                     Tape inner;
+                     inner.watch(in[0]);
+                     const Tensor y = f(in);
+                     return inner.gradient(sum(y * y), {in[0]})[0];
+                   }),
+                   inputs);
+}
+
+TEST(LinearAlgebra, HasThirdDerivatives) {
+  Generator generator(6);
+  const Tensor a = 3.0 * eye(3, kDouble) + randn({3, 3}, generator, kDouble), b = randn({3, 2}, generator, kDouble);
+  const auto symmetric = [](const Tensor& x) { return matmul(x, transpose(x)); };
+  const std::function<Tensor(const Tensors&)> functions[] = {
+      [&](const Tensors& in) { return cholesky(symmetric(in[0])); },
+      [](const Tensors& in) { return triangular_solve(in[0], in[1], {.upper = true}); },
+      [](const Tensors& in) { return inverse(in[0]); },
+      [](const Tensors& in) { return solve(in[0], in[1]); },
+      [](const Tensors& in) { return logdet(in[0]); },
+      [](const Tensors& in) {
+        return einsum("ij,jk,ki->i", {in[0], in[0], in[0]}) + sum(in[1]);
+      }};
+  for (const auto& f : functions) {
+    const GradcheckReport report = third_order(f, {a, b});
+    EXPECT_TRUE(report) << report;
+  }
 }
 
 TEST(LinearAlgebra, MatricesWithoutRowsAreLegal) {
