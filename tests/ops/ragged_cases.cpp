@@ -6,30 +6,15 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
 #include "reel/ops/softmax.h"
-#include "reel/tests/ops/reference.h"
+#include "reel/tests/ops/ragged_reference.h"
 
 namespace reel::test {
 
 namespace {
 
-// The lengths that go with `rows` rows: a function of the number alone, so that both call and reference have them.
-std::vector<std::int64_t> lengths_for(std::int64_t rows) { return Maker(f64, 4).lengths(rows); }
-
-Ragged ragged(const Tensor& values) { return Ragged::from_lengths(values, lengths_for(values.shape()[0])); }
-
 Tensors one_input(Maker& make, Size size) {
   const Extent n = extent_of(size);
   return Tensors{make.distinct({n.rows, n.cols})};
-}
-
-// Calls f(begin, end, sequence) for each sequence.
-template <class F>
-void for_each_sequence(std::int64_t rows, F&& f) {
-  std::int64_t begin = 0, sequence = 0;
-  for (const std::int64_t length : lengths_for(rows)) {
-    f(begin, begin + length, sequence++);
-    begin += length;
-  }
 }
 
 OpCase reduction(const std::string& name, Tensor (*op)(const Ragged&, SourceLocation),
@@ -85,11 +70,6 @@ OpCase within(const std::string& name, bool log) {
             return y;
           },
       .tolerance = 20};
-}
-
-std::int64_t longest(std::int64_t rows) {
-  const auto lengths = lengths_for(rows);
-  return *std::max_element(lengths.begin(), lengths.end());
 }
 
 OpCase per_sequence() {
