@@ -1,0 +1,213 @@
+#include "reel/ops/recurrent.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+
+#include "reel/core/memory.h"
+#include "reel/core/tape.h"
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/create.h"
+#include "reel/ops/gradcheck.h"
+#include "reel/ops/ragged.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/sequence.h"
+#include "reel/ops/views.h"
+
+namespace reel {
+namespace {
+
+constexpr std::int64_t kIn = 5, kHidden = 7;
+const std::vector<std::int64_t> kLengths = {3, 0, 6, 1, 6, 0, 2};
+
+struct Layer {
+  const char* name;
+  std::int64_t gates;
+  std::function<RecurrentResult<Ragged>(const Ragged&, const std::vector<RecurrentWeights>&, const RecurrentOptions&)>
+      ragged;
+  std::function<RecurrentResult<Tensor>(const Tensor&, const std::vector<RecurrentWeights>&, const RecurrentOptions&)>
+      batch;
+};
+
+std::vector<Layer> layers() {
+  return {{"lstm", 4, [](const auto& x, const auto& w, const auto& o) { return lstm(x, w, o); },
+           [](const auto& x, const auto& w, const auto& o) { return lstm(x, w, o); }},
+          {"gru", 3, [](const auto& x, const auto& w, const auto& o) { return gru(x, w, o); },
+           [](const auto& x, const auto& w, const auto& o) { return gru(x, w, o); }},
+          {"rnn", 1, [](const auto& x, const auto& w, const auto& o) { return rnn(x, w, Nonlinearity::tanh, o); },
+           [](const auto& x, const auto& w, const auto& o) { return rnn(x, w, Nonlinearity::tanh, o); }}};
+}
+
+RecurrentWeights weights(std::int64_t gates, std::int64_t in, DType dtype, Generator& generator) {
+  const TensorOptions options{.dtype = dtype};
+  return {randn({gates * kHidden, in}, generator, options) * 0.4,
+          randn({gates * kHidden, kHidden}, generator, options) * 0.4, randn({gates * kHidden}, generator, options),
+          randn({gates * kHidden}, generator, options)};
+}
+
+void expect_same_bits(const Tensor& a, const Tensor& b, const char* what) {
+  ASSERT_EQ(a.shape(), b.shape()) << what;
+  const Tensor x = contiguous(a), y = contiguous(b);
+  EXPECT_EQ(std::memcmp(x.array().data, y.array().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())), 0)
+      << what;
+}
+
+Ragged sample(DType dtype, Generator& generator) {
+  return Ragged::from_lengths(randn({18, kIn}, generator, {.dtype = dtype}), kLengths);
+}
+
+TEST(Recurrent, ASequenceAloneGivesTheSameBitsAsInABatch) {
+  for (const Layer& layer : layers())
+    for (const DType dtype : {f32, f64}) {
+      Generator generator(3);
+      const Ragged x = sample(dtype, generator);
+      std::vector<RecurrentWeights> w;
+      for (const std::int64_t in : {kIn, kIn, 2 * kHidden, 2 * kHidden})
+        w.push_back(weights(layer.gates, in, dtype, generator));
+      const Tensor h0 = randn({4, x.count(), kHidden}, generator, {.dtype = dtype});
+      const Tensor dy = randn({18, 2 * kHidden}, generator, {.dtype = dtype});
+      struct Run {
+        Tensor y, h, dx;
+      };
+      const auto run = [&](const Ragged& sequences, const Tensor& start, const Tensor& gradient) {
+        Tape tape;
+        tape.watch(sequences.values());
+        const auto out = layer.ragged(sequences, w, {.bidirectional = true, .h0 = start});
+        return Run{out.y.values(), out.h, tape.gradient(out.y.values(), gradient, {sequences.values()})[0]};
+      };
+      const Run all = run(x, h0, dy);
+      for (std::int64_t i = 0; i < x.count(); ++i) {
+        const std::int64_t begin = x.offsets().span()[static_cast<std::size_t>(i)], length = x.length(i);
+        const Ragged alone = Ragged::from_lengths(clone(x[i]), {length});
+        const Run one = run(alone, narrow(h0, 1, i, 1), narrow(dy, 0, begin, length));
+        expect_same_bits(one.y, narrow(all.y, 0, begin, length), layer.name);
+        expect_same_bits(one.h, narrow(all.h, 1, i, 1), layer.name);
+        expect_same_bits(one.dx, narrow(all.dx, 0, begin, length), layer.name);
+      }
+    }
+}
+
+TEST(Recurrent, WithoutATapeTheBitsAreTheSameAndNothingIsKept) {
+  for (const Layer& layer : layers()) {
+    Generator generator(4);
+    const Ragged x = sample(f32, generator);
+    const std::vector<RecurrentWeights> w = {weights(layer.gates, kIn, f32, generator)};
+    const std::int64_t before = memory_stats().live_tensors;
+    const auto out = layer.ragged(x, w, {});
+    EXPECT_EQ(memory_stats().live_tensors, before + (layer.gates == 4 ? 3 : 2)) << layer.name;
+    Tape tape;
+    tape.watch(x.values());
+    const auto recorded = layer.ragged(x, w, {});
+    expect_same_bits(recorded.y.values(), out.y.values(), layer.name);
+    expect_same_bits(recorded.h, out.h, layer.name);
+    if (out.c.defined()) expect_same_bits(recorded.c, out.c, layer.name);
+  }
+}
+
+TEST(Recurrent, ASequenceWithoutRowsEndsWhereItStarts) {
+  for (const Layer& layer : layers()) {
+    Generator generator(5);
+    const Ragged x = sample(f64, generator);
+    const std::vector<RecurrentWeights> w = {weights(layer.gates, kIn, f64, generator)};
+    const Tensor h0 = randn({1, x.count(), kHidden}, generator, {.dtype = f64});
+    Tape tape;
+    tape.watch(h0);
+    const auto out = layer.ragged(x, w, {.h0 = h0});
+    for (const std::int64_t i : {1, 5}) expect_same_bits(out.h[0][i], h0[0][i], layer.name);
+    const Tensor dh0 = tape.gradient(sum(out.h), {h0})[0];
+    EXPECT_EQ(dh0[0][1].to_vector<double>(), std::vector<double>(kHidden, 1));
+    EXPECT_NE(dh0[0][2].to_vector<double>(), std::vector<double>(kHidden, 1));
+  }
+}
+
+TEST(Recurrent, NothingAtAllIsLegal) {
+  for (const Layer& layer : layers()) {
+    Generator generator(6);
+    const std::vector<RecurrentWeights> w = {weights(layer.gates, kIn, f32, generator)};
+    const auto none = layer.ragged(Ragged::from_lengths(zeros({0, kIn}), {}), w, {});
+    EXPECT_EQ(none.y.values().shape(), (Shape{0, kHidden}));
+    EXPECT_EQ(none.h.shape(), (Shape{1, 0, kHidden}));
+    const auto hollow = layer.ragged(Ragged::from_lengths(zeros({0, kIn}), {0, 0}), w, {});
+    EXPECT_EQ(hollow.h.to_vector<float>(), std::vector<float>(2 * kHidden, 0));
+    EXPECT_EQ(layer.batch(zeros({0, 2, kIn}), w, {}).y.shape(), (Shape{0, 2, kHidden}));
+    EXPECT_EQ(layer.batch(zeros({2, 0, kIn}), w, {}).y.shape(), (Shape{2, 0, kHidden}));
+    Tape tape;
+    const Tensor x = zeros({0, kIn});
+    tape.watch(x);
+    tape.watch(w[0].weight_ih);
+    const auto out = layer.ragged(Ragged::from_lengths(x, {0, 0}), w, {});
+    const Tensors gradients = tape.gradient(out.y.values(), zeros({0, kHidden}), {x, w[0].weight_ih});
+    EXPECT_EQ(gradients[0].shape(), x.shape());
+    EXPECT_EQ(sum(gradients[1]).item(), 0);
+  }
+}
+
+TEST(Recurrent, TheOtherDirectionIsThatOfReversedSequences) {
+  for (const Layer& layer : layers()) {
+    Generator generator(7);
+    const Ragged x = sample(f32, generator);
+    const RecurrentWeights forward = weights(layer.gates, kIn, f32, generator),
+                           backward = weights(layer.gates, kIn, f32, generator);
+    const auto both = layer.ragged(x, {forward, backward}, {.bidirectional = true});
+    const auto left = layer.ragged(x, {forward}, {}), right = layer.ragged(reverse(x), {backward}, {});
+    expect_same_bits(both.y.values(), concatenate({left.y.values(), reverse(right.y).values()}, 1), layer.name);
+    expect_same_bits(both.h, concatenate({left.h, right.h}), layer.name);
+  }
+}
+
+TEST(Recurrent, ABatchOfEqualSequencesIsTheSameInEachForm) {
+  for (const Layer& layer : layers()) {
+    Generator generator(8);
+    const Tensor x = randn({4, 3, kIn}, generator);  // 4 sequences of 3 rows
+    const std::vector<RecurrentWeights> w = {weights(layer.gates, kIn, f32, generator)};
+    const auto ragged = layer.ragged(Ragged::from_lengths(reshape(x, {12, kIn}), {3, 3, 3, 3}), w, {});
+    const auto first = layer.batch(x, w, {.batch_first = true}), later = layer.batch(transpose(x, 0, 1), w, {});
+    expect_same_bits(reshape(first.y, {12, kHidden}), ragged.y.values(), layer.name);
+    expect_same_bits(transpose(later.y, 0, 1), first.y, layer.name);
+    expect_same_bits(later.h, ragged.h, layer.name);
+  }
+}
+
+TEST(Recurrent, ResultsThatAreNotUsedAndWeightsThatAreSharedHaveRightGradients) {
+  Generator generator(9);
+  const Ragged x = Ragged::from_lengths(randn({4, 3}, generator, {.dtype = f64}), {1, 0, 3});
+  const Tensor wide = randn({12, 3}, generator, {.dtype = f64}), bias = randn({12}, generator, {.dtype = f64});
+  const Tensor start = randn({1, 3, 3}, generator, {.dtype = f64});
+  // One tensor is both weights, one both biases, one both initial states.
+  const auto run = [&](const Tensor& values, const Tensor& weight, const Tensor& b, const Tensor& state) {
+    return lstm(x.with(values), {{weight, weight, b, b}}, {.h0 = state, .c0 = state});
+  };
+  const auto check = [&](const std::function<Tensor(const RecurrentResult<Ragged>&)>& of) {
+    const GradcheckReport report = gradcheck(
+        std::function<Tensor(const Tensors&)>([&](const Tensors& in) { return of(run(in[0], in[1], in[2], in[3])); }),
+        {x.values(), wide, bias, start});
+    EXPECT_TRUE(report) << report;
+  };
+  check([](const auto& out) { return out.y.values(); });
+  check([](const auto& out) { return out.h; });
+  check([](const auto& out) { return out.c; });
+  check([](const auto& out) { return out.h * out.c; });
+}
+
+TEST(Recurrent, BiasesMayBeLeftOut) {
+  for (const Layer& layer : layers()) {
+    Generator generator(10);
+    const Ragged x = sample(f64, generator);
+    RecurrentWeights w = weights(layer.gates, kIn, f64, generator), zero = w;
+    w.bias_ih = w.bias_hh = Tensor();
+    zero.bias_ih = zero.bias_hh = zeros({layer.gates * kHidden}, {.dtype = f64});
+    expect_same_bits(layer.ragged(x, {w}, {}).y.values(), layer.ragged(x, {zero}, {}).y.values(), layer.name);
+    w.bias_hh = randn({layer.gates * kHidden}, generator, {.dtype = f64});
+    const GradcheckReport report = gradcheck(
+        [&](const Tensor& bias) {
+          return layer.ragged(x, {{w.weight_ih, w.weight_hh, {}, bias}}, {}).y.values();
+        },
+        {w.bias_hh});
+    EXPECT_TRUE(report) << layer.name << report;
+  }
+}
+
+}  // namespace
+}  // namespace reel
