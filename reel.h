@@ -20,6 +20,7 @@
 #include "reel/nn/confusion.h"
 #include "reel/nn/conv.h"
 #include "reel/nn/digits.h"
+#include "reel/nn/ema.h"
 #include "reel/nn/embedding.h"
 #include "reel/nn/initialize.h"
 #include "reel/nn/lazy.h"

@@ -21,31 +21,43 @@ const AdamOptions& checked(const char* kind, const AdamOptions& options, SourceL
   return options;
 }
 
+void rectify(AdamRange& range, double t) {
+  const double power = std::pow(range.beta2, t), rho = 2 / (1 - range.beta2) - 1;
+  const double rho_t = rho - 2 * t * power / (1 - power);
+  range.rectified = rho_t > 5;
+  if (!range.rectified) return;
+  range.step_size *= std::sqrt((rho_t - 4) * (rho_t - 2) * rho / ((rho - 4) * (rho - 2) * rho_t));
+  range.epsilon /= range.root_correction2;
+}
+
 }  // namespace
 
 AdamBase::AdamBase(const char* kind, const char* call, std::vector<Parameter> parameters, const AdamOptions& options,
-                   bool decoupled, SourceLocation where)
+                   bool decoupled, bool rectified, SourceLocation where)
     : Optimizer(kind, call, {"m", "v"}, std::move(parameters), checked(kind, options, where).lr, options.weight_decay,
                 where),
       beta1_(options.beta1),
       beta2_(options.beta2),
       epsilon_(options.eps),
-      decoupled_(decoupled) {}
+      decoupled_(decoupled),
+      rectified_(rectified) {}
 
 void AdamBase::update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) {
   ranges_.clear();
   for (const Piece& piece : pieces) {
     const double t = static_cast<double>(piece.steps + 1);
-    ranges_.push_back({.begin = piece.begin,
-                       .end = piece.end,
-                       .rate = piece.rate,
-                       .step_size = piece.rate / (1 - std::pow(beta1_, t)),
-                       .root_correction2 = std::sqrt(1 - std::pow(beta2_, t)),
-                       .beta1 = beta1_,
-                       .beta2 = beta2_,
-                       .epsilon = epsilon_,
-                       .decay = piece.decay,
-                       .decoupled = decoupled_});
+    AdamRange range{.begin = piece.begin,
+                    .end = piece.end,
+                    .rate = piece.rate,
+                    .step_size = piece.rate / (1 - std::pow(beta1_, t)),
+                    .root_correction2 = std::sqrt(1 - std::pow(beta2_, t)),
+                    .beta1 = beta1_,
+                    .beta2 = beta2_,
+                    .epsilon = epsilon_,
+                    .decay = piece.decay,
+                    .decoupled = decoupled_};
+    if (rectified_) rectify(range, t);
+    ranges_.push_back(range);
   }
   backend(w.device).adam(ranges_.data(), static_cast<std::int64_t>(ranges_.size()), w, g, part.buffers[0].array(),
                          part.buffers[1].array());
@@ -54,7 +66,7 @@ void AdamBase::update(const std::vector<Piece>& pieces, Part& part, const Array&
 }  // namespace detail
 
 Adam::Adam(std::vector<Parameter> parameters, const AdamOptions& options, SourceLocation where)
-    : AdamBase("Adam", "Adam::step", std::move(parameters), options, false, where) {}
+    : AdamBase("Adam", "Adam::step", std::move(parameters), options, false, false, where) {}
 
 AdamW::AdamW(std::vector<Parameter> parameters, const AdamWOptions& options, SourceLocation where)
     : AdamBase("AdamW", "AdamW::step", std::move(parameters),
@@ -63,6 +75,15 @@ AdamW::AdamW(std::vector<Parameter> parameters, const AdamWOptions& options, Sou
                 .beta2 = options.beta2,
                 .eps = options.eps,
                 .weight_decay = options.weight_decay},
-               true, where) {}
+               true, false, where) {}
+
+RAdam::RAdam(std::vector<Parameter> parameters, const RAdamOptions& options, SourceLocation where)
+    : AdamBase("RAdam", "RAdam::step", std::move(parameters),
+               {.lr = options.lr,
+                .beta1 = options.beta1,
+                .beta2 = options.beta2,
+                .eps = options.eps,
+                .weight_decay = options.weight_decay},
+               options.decoupled, true, where) {}
 
 }  // namespace reel::nn

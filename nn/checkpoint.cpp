@@ -143,14 +143,15 @@ LoadReport load(Module& module, const std::string& path, LoadOptions options, So
 
 namespace {
 
-// In one order for writing and reading: the optimiser's, the rest, the program's own.
+// In one order for writing and reading: the optimiser's, averages, the rest, the program's own.
 struct Parts {
-  std::vector<NamedTensor> module, optimizer, rest, own;
+  std::vector<NamedTensor> module, optimizer, ema, rest, own;
 
   Parts(const Training& training, SourceLocation where)
       : module(tensors_of(training.module, where)),
         optimizer(prefixed("optimizer.", training.optimizer.state())),
         own(prefixed("own.", training.tensors)) {
+    if (training.ema != nullptr) ema = prefixed("ema.", training.ema->state());
     rest.push_back({"random", random_tensor()});
     if (training.batches != nullptr) rest.push_back({"batches", training.batches->state()});
     rest = prefixed("", std::move(rest));
@@ -158,7 +159,8 @@ struct Parts {
 
   std::vector<NamedTensor> all() const {
     std::vector<NamedTensor> together = module;
-    for (const auto* part : {&optimizer, &rest, &own}) together.insert(together.end(), part->begin(), part->end());
+    for (const auto* part : {&optimizer, &ema, &rest, &own})
+      together.insert(together.end(), part->begin(), part->end());
     return together;
   }
 };
@@ -192,15 +194,22 @@ void load_training(Training& training, const std::string& path, SourceLocation w
     return values;
   };
   const std::vector<Tensor> module = values_of(parts.module), rest = values_of(parts.rest);
-  std::vector<NamedTensor> optimizer = training.optimizer.state();
-  const std::vector<Tensor> optimizer_values = values_of(parts.optimizer);
-  for (std::size_t i = 0; i < optimizer.size(); ++i) optimizer[i].tensor = optimizer_values[i];
+  const auto filled = [&](std::vector<NamedTensor> state, const std::vector<NamedTensor>& part) {
+    const std::vector<Tensor> values = values_of(part);
+    for (std::size_t i = 0; i < state.size(); ++i) state[i].tensor = values[i];
+    return state;
+  };
+  const std::vector<NamedTensor> optimizer = filled(training.optimizer.state(), parts.optimizer);
+  const std::vector<NamedTensor> ema =
+      training.ema != nullptr ? filled(training.ema->state(), parts.ema) : std::vector<NamedTensor>();
 
   // From here on each call either does its part or throws before it has changed anything, and the last ones do not throw.
   if (training.batches != nullptr) training.batches->check_state(rest[1], where);
+  if (training.ema != nullptr) training.ema->check_state(ema, where);
   for (const NamedTensor& named : parts.module) reel::detail::refuse_if_taped(named.tensor, kCall, where);
   training.optimizer.load_state(optimizer, where);
   overwrite(parts.module, module, where);
+  if (training.ema != nullptr) training.ema->load_state(ema, where);
   if (training.batches != nullptr) training.batches->load_state(rest[1], where);
   const auto random = rest[0].to_vector<std::int64_t>();
   set_random_state({std::bit_cast<std::uint64_t>(random[0]), std::bit_cast<std::uint64_t>(random[1]),

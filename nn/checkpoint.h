@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "reel/nn/batches.h"
+#include "reel/nn/ema.h"
 #include "reel/nn/module.h"
 #include "reel/nn/named_tensor.h"
 #include "reel/nn/optimizer.h"
@@ -41,10 +42,11 @@ struct Training {
   Optimizer& optimizer;
   Batches* batches = nullptr;
   std::vector<NamedTensor> tensors = {};
+  Ema* ema = nullptr;
 };
 
 /// Writes everything on which the rest of the run depends: parameters, buffers, the optimiser's buffers and counts, its
-/// schedules' states, the place in the data, and that of the process's random numbers. Throws FileError.
+/// schedules' states, averages, the place in the data, and that of the process's random numbers. Throws FileError.
 REEL_API void save_training(const Training& training, const std::string& path,
                             SourceLocation where = SourceLocation::current());
 

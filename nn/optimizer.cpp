@@ -1,67 +1,23 @@
 #include "reel/nn/optimizer.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
-#include <set>
 
 #include "reel/core/error.h"
+#include "reel/nn/flat.h"
 #include "reel/ops/create.h"
 
 namespace reel::nn {
 
-using reel::detail::FlatBuffer;
+using detail::stretch;
+using detail::takes_part;
 using reel::detail::ParameterState;
-
-namespace {
-
-constexpr std::int64_t kNormChunk = std::int64_t{1} << 20;  // gradients squared at a time, in double
-
-// Elements [low, high) of a flat buffer.
-Array stretch(const Tensor& flat, std::int64_t low, std::int64_t high) {
-  Array array = flat.array();
-  array.data = static_cast<char*>(array.data) + low * static_cast<std::int64_t>(size_of(array.dtype));
-  array.size = array.shape[0] = high - low;
-  return array;
-}
-
-// Each parameter once, all of them in flat buffers.
-std::vector<Parameter> prepared(const char* kind, const std::vector<Parameter>& parameters, SourceLocation where) {
-  std::vector<Parameter> unique, loose;
-  std::set<const void*> seen;
-  for (const Parameter& parameter : parameters) {
-    if (!parameter.defined()) throw Error(std::string(kind) + ": every parameter must be defined", where);
-    if (!seen.insert(parameter.state().get()).second) continue;
-    unique.push_back(parameter);
-    if (parameter.state()->home == nullptr) loose.push_back(parameter);
-  }
-  if (!loose.empty()) flatten_parameters(loose, where);
-  return unique;
-}
-
-double sum_of_squares(const Tensor& flat, std::int64_t low, std::int64_t high) {
-  Ops& ops = backend(flat.device());
-  double total = 0;
-  for (std::int64_t begin = low; begin < high; begin += kNormChunk) {
-    const std::int64_t count = std::min(kNormChunk, high - begin);
-    Tensor squares = empty({count}, {.dtype = f64, .device = flat.device()});
-    Tensor sum = empty({1}, {.dtype = f64, .device = flat.device()});
-    ops.copy(stretch(flat, begin, begin + count), squares.array());
-    ops.binary(BinaryOp::mul, {.array = &squares.array()}, {.array = &squares.array()}, squares.array());
-    ops.reduce(ReduceOp::sum, squares.array(), sum.array(), nullptr);
-    total += sum.item();
-  }
-  return total;
-}
-
-}  // namespace
 
 Optimizer::Optimizer(const char* kind, const char* call, std::vector<const char*> buffers,
                      std::vector<Parameter> parameters, Schedule rate, double decay, SourceLocation where)
     : kind_(kind),
       call_(call),
       buffer_names_(std::move(buffers)),
-      parameters_(prepared(kind, parameters, where)),
+      parameters_(detail::prepared(kind, parameters, where)),
       rate_(std::move(rate)),
       decay_(decay),
       counts_(parameters_.size(), 0) {}
@@ -172,24 +128,7 @@ void Optimizer::zero_gradients() {
 }
 
 double Optimizer::clip_gradients(double max_norm, SourceLocation where) {
-  if (!(max_norm > 0)) throw Error("clip_gradients: max_norm > 0 is required, got " + std::to_string(max_norm), where);
-  double sum = 0;
-  const auto for_each = [&](auto&& visit) {
-    for (const Parameter& parameter : parameters_) {
-      if (!takes_part(parameter)) continue;
-      const ParameterState& state = *parameter.state();
-      visit(state.home->gradients, state.offset, state.offset + parameter.size());
-    }
-  };
-  for_each([&](const Tensor& flat, std::int64_t low, std::int64_t high) { sum += sum_of_squares(flat, low, high); });
-  const double norm = std::sqrt(sum);
-  const double scale = max_norm / (norm + 1e-6);
-  if (scale < 1)
-    for_each([&](const Tensor& flat, std::int64_t low, std::int64_t high) {
-      const Array g = stretch(flat, low, high);
-      backend(flat.device()).binary(BinaryOp::mul, {.array = &g}, {.scalar = scale}, g);
-    });
-  return norm;
+  return detail::clip_norm(parameters_, max_norm, where);
 }
 
 void Optimizer::observe(double score) {
@@ -199,18 +138,6 @@ void Optimizer::observe(double score) {
 }
 
 // --- checkpoints ------------------------------------------------------------------------------------------------------
-
-// The parameters' names, with a number where one is missing or there twice.
-std::vector<std::string> Optimizer::names() const {
-  std::vector<std::string> names;
-  std::set<std::string> taken;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    std::string name = parameters_[i].name();
-    if (name.empty() || !taken.insert(name).second) name += "#" + std::to_string(i);
-    names.push_back(name);
-  }
-  return names;
-}
 
 std::vector<double> Optimizer::schedule_states() const {
   std::vector<double> all = rate_.state();
@@ -241,7 +168,7 @@ std::vector<NamedTensor> Optimizer::state() {
   std::vector<NamedTensor> all{{"steps", from_vector(counts)}};
   if (const auto schedules = schedule_states(); !schedules.empty())
     all.push_back({"schedules", from_vector(schedules)});
-  const std::vector<std::string> name = names();
+  const std::vector<std::string> name = detail::names_of(parameters_);
   for (std::size_t b = 0; b < buffer_names_.size(); ++b)
     for (const Part& part : parts_)
       for (std::size_t k = 0; k < part.members.size(); ++k) {
@@ -254,20 +181,12 @@ std::vector<NamedTensor> Optimizer::state() {
 }
 
 void Optimizer::load_state(const std::vector<NamedTensor>& given, SourceLocation where) {
-  const std::string what = std::string(kind_) + "::load_state: ";
   const std::vector<NamedTensor> mine = state();
-  if (given.size() != mine.size())
-    throw Error(what + std::to_string(mine.size()) + " tensors are required, got " + std::to_string(given.size()),
-                where);
-  for (std::size_t i = 0; i < mine.size(); ++i)
-    if (given[i].name != mine[i].name || !(given[i].tensor.shape() == mine[i].tensor.shape()) ||
-        given[i].tensor.dtype() != mine[i].tensor.dtype())
-      throw Error(what + mine[i].name + " " + mine[i].tensor.shape().str() + " is required, got " + given[i].name +
-                      " " + given[i].tensor.shape().str(),
-                  where);
+  detail::check_fits(kind_, mine, given, where);
   const std::vector<std::int64_t> counts = given[0].tensor.to_vector<std::int64_t>();
   for (const std::int64_t count : counts)
-    if (count < 0 || count > counts[0]) throw Error(what + "counts from 0 to that of all steps are required", where);
+    if (count < 0 || count > counts[0])
+      throw Error(std::string(kind_) + "::load_state: counts from 0 to that of all steps are required", where);
   if (const std::vector<double> before = schedule_states(); !before.empty()) {
     try {
       load_schedule_states(given[1].tensor.to_vector<double>(), where);

@@ -33,9 +33,7 @@ class REEL_API Optimizer {
   /// Throws Error if parameters have moved in memory since the first step (Module::to).
   void step(SourceLocation where = SourceLocation::current());
 
-  /// Scales all gradients by max_norm / (norm + 1e-6) if that is below 1, where norm is the square root of the sum of all
-  /// their squares, summed in double; returns norm. If it is NaN nothing is scaled, so that the NaN shows; if it is
-  /// infinite, what was infinite becomes NaN. Throws Error unless max_norm > 0.
+  /// clip_grad_norm for all its parameters.
   double clip_gradients(double max_norm, SourceLocation where = SourceLocation::current());
 
   /// Forgets gradients without a step.
@@ -99,8 +97,6 @@ class REEL_API Optimizer {
 
   void lay_out(SourceLocation where);
   void find_pieces(const Part& part, double rate);
-  bool takes_part(const Parameter& parameter) const { return parameter.has_gradient() && parameter.trainable(); }
-  std::vector<std::string> names() const;
   std::vector<double> schedule_states() const;
   void load_schedule_states(const std::vector<double>& all, SourceLocation where);
 
@@ -116,6 +112,16 @@ class REEL_API Optimizer {
   std::vector<Part> parts_;
   std::vector<Piece> pieces_;  // kept from step to step, as a steady step allocates nothing
 };
+
+/// Scales the gradients of trainable parameters by max_norm / (norm + 1e-6) if that is below 1, where norm is the square root
+/// of the sum of all their squares, summed in double, in an order that depends on the sizes alone; returns norm. If it is NaN
+/// nothing is scaled, so that the NaN shows; if it is infinite, what was infinite becomes NaN. Throws Error unless
+/// max_norm > 0. For all of a model's parameters, or for some of them: a group of its own norm.
+REEL_API double clip_grad_norm(const std::vector<Parameter>& parameters, double max_norm,
+                               SourceLocation where = SourceLocation::current());
+/// Puts each element of their gradients into [-limit, limit]; NaN stays. Throws Error unless limit >= 0.
+REEL_API void clip_grad_value(const std::vector<Parameter>& parameters, double limit,
+                              SourceLocation where = SourceLocation::current());
 
 struct SgdOptions {
   Schedule lr = 1e-3;
@@ -153,14 +159,14 @@ namespace detail {
 class REEL_API AdamBase : public Optimizer {
  protected:
   AdamBase(const char* kind, const char* call, std::vector<Parameter> parameters, const AdamOptions& options,
-           bool decoupled, SourceLocation where);
+           bool decoupled, bool rectified, SourceLocation where);
 
  private:
   void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) override;
   bool keeps_zeros() const override { return epsilon_ > 0; }
 
   double beta1_, beta2_, epsilon_;
-  bool decoupled_;
+  bool decoupled_, rectified_;
   std::vector<AdamRange> ranges_;
 };
 }  // namespace detail
@@ -191,6 +197,80 @@ class REEL_API AdamW : public detail::AdamBase {
   /// Throws Error for options out of range.
   explicit AdamW(std::vector<Parameter> parameters, const AdamWOptions& options = {},
                  SourceLocation where = SourceLocation::current());
+};
+
+struct RAdamOptions {
+  Schedule lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool decoupled = false;  // the decay is apart from the gradient, as in AdamW
+};
+
+/// Adam whose rate follows the variance of its second moment: with rho = 2 / (1 - beta2) - 1, in step t
+/// rho_t = rho - 2 t beta2^t / (1 - beta2^t). Where rho_t > 5 the step of Adam (with eps added to sqrt(v) itself, as PyTorch
+/// has it) is multiplied by sqrt((rho_t - 4) (rho_t - 2) rho / ((rho - 4) (rho - 2) rho_t)); before that it is
+/// w -= lr m / (1 - beta1^t). Liu et al. 2020, "On the Variance of the Adaptive Learning Rate and Beyond".
+class REEL_API RAdam : public detail::AdamBase {
+ public:
+  using Options = RAdamOptions;
+  /// Throws Error for options out of range.
+  explicit RAdam(std::vector<Parameter> parameters, const RAdamOptions& options = {},
+                 SourceLocation where = SourceLocation::current());
+};
+
+struct RMSpropOptions {
+  Schedule lr = 1e-2;
+  double alpha = 0.99;
+  double eps = 1e-8;
+  double momentum = 0;
+  bool centered = false;
+  double weight_decay = 0;
+};
+
+/// g += weight_decay w; v = alpha v + (1 - alpha) g^2; centered: a = alpha a + (1 - alpha) g and v - a^2, at least 0, in place
+/// of v; s = g / (sqrt(v) + eps); w -= lr s, or with momentum u = momentum u + s, w -= lr u. Hinton 2012 (lecture 6e of
+/// "Neural Networks for Machine Learning"); centered: Graves 2013.
+class REEL_API RMSprop : public Optimizer {
+ public:
+  using Options = RMSpropOptions;
+  /// Throws Error for options out of range.
+  explicit RMSprop(std::vector<Parameter> parameters, const RMSpropOptions& options = {},
+                   SourceLocation where = SourceLocation::current());
+
+ private:
+  void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) override;
+  bool keeps_zeros() const override { return epsilon_ > 0; }
+
+  double alpha_, epsilon_, momentum_;
+  bool centered_;
+  std::vector<RmspropRange> ranges_;
+};
+
+struct AdagradOptions {
+  Schedule lr = 1e-2;
+  double lr_decay = 0;
+  double eps = 1e-10;
+  double weight_decay = 0;
+  double initial = 0;  // what the sums of squares begin with
+};
+
+/// g += weight_decay w; sum += g^2; in its step t a parameter moves by w -= lr / (1 + (t - 1) lr_decay) g / (sqrt(sum) + eps).
+/// Duchi, Hazan and Singer 2011, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization".
+class REEL_API Adagrad : public Optimizer {
+ public:
+  using Options = AdagradOptions;
+  /// Throws Error for options out of range.
+  explicit Adagrad(std::vector<Parameter> parameters, const AdagradOptions& options = {},
+                   SourceLocation where = SourceLocation::current());
+
+ private:
+  void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) override;
+  bool keeps_zeros() const override { return epsilon_ > 0; }
+
+  double rate_decay_, epsilon_, initial_;
+  std::vector<AdagradRange> ranges_;
 };
 
 }  // namespace reel::nn

@@ -2,38 +2,16 @@
 // never shows in the result. Factors are computed in double and rounded once.
 
 #include "reel/backends/cpu/cpu_ops.h"
-#include "reel/backends/cpu/vector_loops.h"
+#include "reel/backends/cpu/flat_ranges.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
 
-// A step is bound by memory: small pieces suffice to keep all threads busy.
-constexpr int64_t kPiece = 32768;
-
-/// Calls step(range, begin, end) for pieces of the ranges. Pieces are cut from the ranges laid end to end, so that a
-/// thousand small ranges are shared among threads as well as one large one.
-template <class Range, class F>
-REEL_INLINE void for_each_piece(const Range* ranges, int64_t count, F step) {
-  int64_t total = 0;
-  for (int64_t i = 0; i < count; ++i) total += ranges[i].end - ranges[i].begin;
-  parallel_for(total, kPiece, [&](int64_t first, int64_t last) {
-    int64_t start = 0;
-    for (int64_t i = 0; i < count && start < last; ++i) {
-      const int64_t size = ranges[i].end - ranges[i].begin;
-      const int64_t begin = first > start ? first - start : 0;
-      const int64_t end = last - start < size ? last - start : size;
-      if (begin < end) step(ranges[i], ranges[i].begin + begin, ranges[i].begin + end);
-      start += size;
-    }
-  });
-}
-
 template <class T>
 void sgd_step(const SgdRange& range, T* w, const T* g, T* m, int64_t begin, int64_t end) {
   using V = Vec<T>;
-  const V rate = V::broadcast(static_cast<T>(-range.rate)), decay = V::broadcast(static_cast<T>(range.decay));
-  const V momentum = V::broadcast(static_cast<T>(range.momentum));
-  const V damped = V::broadcast(static_cast<T>(1 - range.dampening));
+  const V rate = factor<T>(-range.rate), decay = factor<T>(range.decay);
+  const V momentum = factor<T>(range.momentum), damped = factor<T>(1 - range.dampening);
   const bool decays = range.decay != 0, remembers = range.momentum != 0, first = range.first;
   const bool nesterov = range.nesterov;
   for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
@@ -54,12 +32,12 @@ void sgd_step(const SgdRange& range, T* w, const T* g, T* m, int64_t begin, int6
 template <class T>
 void adam_step(const AdamRange& range, T* w, const T* g, T* m, T* v, int64_t begin, int64_t end) {
   using V = Vec<T>;
-  const auto factor = [](double value) { return V::broadcast(static_cast<T>(value)); };
-  const V beta1 = factor(range.beta1), rest1 = factor(1 - range.beta1);
-  const V beta2 = factor(range.beta2), rest2 = factor(1 - range.beta2);
-  const V rate = factor(-range.step_size * range.root_correction2);
-  const V epsilon = factor(range.epsilon * range.root_correction2);
-  const V decay = factor(range.decay), shrink = factor(1 - range.rate * range.decay);
+  const V beta1 = factor<T>(range.beta1), rest1 = factor<T>(1 - range.beta1);
+  const V beta2 = factor<T>(range.beta2), rest2 = factor<T>(1 - range.beta2);
+  const bool rectified = range.rectified;
+  const V rate = factor<T>(-range.step_size * (rectified ? range.root_correction2 : 1));
+  const V epsilon = factor<T>(range.epsilon * range.root_correction2);
+  const V decay = factor<T>(range.decay), shrink = factor<T>(1 - range.rate * range.decay);
   const bool adds_decay = range.decay != 0 && !range.decoupled, shrinks = range.decay != 0 && range.decoupled;
   for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
     V weight = lanes.load(w + i), grad = lanes.load(g + i);
@@ -69,8 +47,8 @@ void adam_step(const AdamRange& range, T* w, const T* g, T* m, T* v, int64_t beg
     const V square = beta2 * lanes.load(v + i) + rest2 * (grad * grad);
     lanes.store(m + i, mean);
     lanes.store(v + i, square);
-    const V root = each_lane(square, [](T x) { return scalar::sqrt(x); });
-    lanes.store(w + i, weight + rate * mean / (root + epsilon));
+    const V step = rate * mean;
+    lanes.store(w + i, weight + (rectified ? step / (sqrt(square) + epsilon) : step));
   });
 }
 

@@ -1,13 +1,84 @@
+// RMSprop, Adagrad and averages of weights over flat buffers, as in optimizers.cpp.
+
 #include "reel/backends/cpu/cpu_ops.h"
-#include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/flat_ranges.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
+namespace {
 
-void CpuOps::rmsprop(const RmspropRange*, std::int64_t, const Array&, const Array&, const Array&, const Array*,
-                     const Array*) {
-  __builtin_trap();
+/// A variance that rounding has made negative counts as 0.
+template <class T>
+void rmsprop_step(const RmspropRange& range, T* w, const T* g, T* v, T* a, T* m, int64_t begin, int64_t end) {
+  using V = Vec<T>;
+  const V rate = factor<T>(-range.rate), decay = factor<T>(range.decay), epsilon = factor<T>(range.epsilon);
+  const V alpha = factor<T>(range.alpha), rest = factor<T>(1 - range.alpha), momentum = factor<T>(range.momentum);
+  const bool decays = range.decay != 0, centered = range.centered, remembers = range.momentum != 0;
+  for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
+    const V weight = lanes.load(w + i);
+    V grad = lanes.load(g + i);
+    if (decays) grad = grad + decay * weight;
+    V square = alpha * lanes.load(v + i) + rest * (grad * grad);
+    lanes.store(v + i, square);
+    if (centered) {
+      const V mean = alpha * lanes.load(a + i) + rest * grad;
+      lanes.store(a + i, mean);
+      square = max(V::zero(), square - mean * mean);
+    }
+    V step = grad / (sqrt(square) + epsilon);
+    if (remembers) {
+      step = momentum * lanes.load(m + i) + step;
+      lanes.store(m + i, step);
+    }
+    lanes.store(w + i, weight + rate * step);
+  });
 }
-void CpuOps::adagrad(const AdagradRange*, std::int64_t, const Array&, const Array&, const Array&) { __builtin_trap(); }
-void CpuOps::ema(const Array&, double, const Array&) { __builtin_trap(); }
+
+template <class T>
+void adagrad_step(const AdagradRange& range, T* w, const T* g, T* sum, int64_t begin, int64_t end) {
+  using V = Vec<T>;
+  const V rate = factor<T>(-range.rate), decay = factor<T>(range.decay), epsilon = factor<T>(range.epsilon);
+  const bool decays = range.decay != 0;
+  for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
+    const V weight = lanes.load(w + i);
+    V grad = lanes.load(g + i);
+    if (decays) grad = grad + decay * weight;
+    const V total = lanes.load(sum + i) + grad * grad;
+    lanes.store(sum + i, total);
+    lanes.store(w + i, weight + rate * grad / (sqrt(total) + epsilon));
+  });
+}
+
+}  // namespace
+
+void CpuOps::rmsprop(const RmspropRange* ranges, int64_t count, const Array& w, const Array& g, const Array& v,
+                     const Array* average, const Array* momentum) {
+  dispatch_floating(w.dtype, [&]<class T>() {
+    for_each_piece(ranges, count, [&](const RmspropRange& range, int64_t begin, int64_t end) {
+      rmsprop_step<T>(range, w.as<T>(), g.as<T>(), v.as<T>(), average ? average->as<T>() : nullptr,
+                      momentum ? momentum->as<T>() : nullptr, begin, end);
+    });
+  });
+}
+
+void CpuOps::adagrad(const AdagradRange* ranges, int64_t count, const Array& w, const Array& g, const Array& sum) {
+  dispatch_floating(w.dtype, [&]<class T>() {
+    for_each_piece(ranges, count, [&](const AdagradRange& range, int64_t begin, int64_t end) {
+      adagrad_step<T>(range, w.as<T>(), g.as<T>(), sum.as<T>(), begin, end);
+    });
+  });
+}
+
+void CpuOps::ema(const Array& w, double decay, const Array& average) {
+  dispatch_floating(w.dtype, [&]<class T>() {
+    const Vec<T> keep = factor<T>(decay), rest = factor<T>(1 - decay);
+    const T* const from = w.as<T>();
+    T* const to = average.as<T>();
+    parallel_for(w.size, kPiece, [=](int64_t begin, int64_t end) {
+      for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
+        lanes.store(to + i, keep * lanes.load(to + i) + rest * lanes.load(from + i));
+      });
+    });
+  });
+}
 
 }  // namespace reel::cpu::REEL_CPU_ISA

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "reel/backends/cpu/vector_loops.h"
+
+/// How optimisers walk the ranges of a flat buffer.
+namespace reel::cpu::REEL_CPU_ISA {
+
+// A step is bound by memory: small pieces suffice to keep all threads busy.
+inline constexpr int64_t kPiece = 32768;
+
+/// Calls step(range, begin, end) for pieces of the ranges. Pieces are cut from the ranges laid end to end, so that a
+/// thousand small ranges are shared among threads as well as one large one.
+template <class Range, class F>
+REEL_INLINE void for_each_piece(const Range* ranges, int64_t count, F step) {
+  int64_t total = 0;
+  for (int64_t i = 0; i < count; ++i) total += ranges[i].end - ranges[i].begin;
+  parallel_for(total, kPiece, [&](int64_t first, int64_t last) {
+    int64_t start = 0;
+    for (int64_t i = 0; i < count && start < last; ++i) {
+      const int64_t size = ranges[i].end - ranges[i].begin;
+      const int64_t begin = first > start ? first - start : 0;
+      const int64_t end = last - start < size ? last - start : size;
+      if (begin < end) step(ranges[i], ranges[i].begin + begin, ranges[i].begin + end);
+      start += size;
+    }
+  });
+}
+
+/// A factor for all elements, rounded once.
+template <class T>
+REEL_INLINE Vec<T> factor(double value) {
+  return Vec<T>::broadcast(static_cast<T>(value));
+}
+template <class T>
+REEL_INLINE Vec<T> sqrt(Vec<T> x) {
+  return each_lane(x, [](T lane) { return scalar::sqrt(lane); });
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA

@@ -1,0 +1,35 @@
+#pragma once
+
+// Private to nn/: what optimisers and averages share that work on the parameters' flat buffers.
+
+#include <string>
+#include <vector>
+
+#include "reel/core/ops.h"
+#include "reel/core/parameter.h"
+#include "reel/nn/named_tensor.h"
+
+namespace reel::nn::detail {
+
+/// Elements [low, high) of a flat buffer.
+Array stretch(const Tensor& flat, std::int64_t low, std::int64_t high);
+
+/// Each parameter once. Throws Error, naming `kind`, for an undefined one.
+std::vector<Parameter> unique(const char* kind, const std::vector<Parameter>& parameters, SourceLocation where);
+/// The same, with all of them put into flat buffers.
+std::vector<Parameter> prepared(const char* kind, const std::vector<Parameter>& parameters, SourceLocation where);
+
+/// The parameters' names, with a number where one is missing or there twice.
+std::vector<std::string> names_of(const std::vector<Parameter>& parameters);
+
+/// Throws Error, naming `kind`, unless `given` has the names, shapes and dtypes of `mine`, in its order.
+void check_fits(const char* kind, const std::vector<NamedTensor>& mine, const std::vector<NamedTensor>& given,
+                SourceLocation where);
+
+/// Whether an optimiser would change it.
+inline bool takes_part(const Parameter& parameter) { return parameter.has_gradient() && parameter.trainable(); }
+
+/// As clip_grad_norm, for parameters that are there once. Allocates nothing of its own.
+double clip_norm(const std::vector<Parameter>& parameters, double max_norm, SourceLocation where);
+
+}  // namespace reel::nn::detail
