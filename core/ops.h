@@ -226,10 +226,12 @@ class REEL_API Ops {
                                   const Array& dk, const Array& dv) = 0;
   /// One step of a recurrent cell for n rows. x [n, gates h]: the input's part of the gates, biases included; r [n, gates h]:
   /// the recurrent part (gru: with its bias); gates in PyTorch's order (i f g o; r z n). h_prev, c_prev [n, h] (c: lstm only,
-  /// else null). h, c: the new states. saved [n, gates h]: the gates after their nonlinearities, for backward.
+  /// else null). h, c: the new states; c may be c_prev. saved [n, gates h]: the gates after their nonlinearities, for
+  /// backward.
   virtual void cell(CellOp op, const Array& x, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
                     const Array* c, const Array& saved) = 0;
-  /// dx, dr [n, gates h]; dh_prev [n, h]: the part that does not go through r; dc (in) and dc_prev: lstm only, else null.
+  /// dx, dr [n, gates h], which may be one array but for gru; dh_prev [n, h]: the part that does not go through r; dc (in)
+  /// and dc_prev: lstm only, else null. r and h_prev are read for gru only. dh_prev may be dh, dc_prev may be dc.
   virtual void cell_backward(CellOp op, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
                              const Array* c, const Array& saved, const Array& dh, const Array* dc, const Array& dx,
                              const Array& dr, const Array& dh_prev, const Array* dc_prev) = 0;

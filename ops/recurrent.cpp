@@ -5,6 +5,7 @@
 #include "reel/ops/recurrent.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <string>
 
@@ -45,7 +46,7 @@ struct Pass {
 
 // The inputs of a pass, in the order in which its gradients are given; a bias may be undefined.
 enum Input { kX, kWeightIh, kWeightHh, kBiasIh, kBiasHh, kH0, kC0, kInputs };
-using Inputs = Tensors;
+using Inputs = std::array<Tensor, kInputs>;
 
 // y: the states of all rows [total, hidden]; h, c: the last ones of all sequences [n, hidden].
 struct Outputs {
@@ -147,11 +148,9 @@ Outputs forward(const Pass& pass, const Inputs& in, Kept* kept) {
   return out;
 }
 
-// dweight += dz^T rows.
-void weight_gradient(Gradients& g, int input, const Tensor& dz, const Tensor& rows) {
-  if (!g.needs(input)) return;
-  const auto [dx, fresh] = g.destination(input);
-  multiply(dz.array(), true, rows.array(), false, dx.array(), !fresh);
+// dweight (+)= dz^T rows.
+void weight_gradient(const Tensor& dz, const Tensor& rows, const Gradients::Destination& to) {
+  multiply(dz.array(), true, rows.array(), false, to.dx.array(), !to.fresh);
 }
 
 void backward(Gradients& g, const Pass& pass, const Inputs& in, const Tensor& y, const Kept& kept) {
@@ -182,8 +181,8 @@ void backward(Gradients& g, const Pass& pass, const Inputs& in, const Tensor& y,
   }
 
   if (g.needs(kX)) g.add(kX, matmul(dx, in[kWeightIh]));
-  weight_gradient(g, kWeightIh, dx, in[kX]);
-  weight_gradient(g, kWeightHh, dback, h_prev);
+  if (g.needs(kWeightIh)) weight_gradient(dx, in[kX], g.destination(kWeightIh));
+  if (g.needs(kWeightHh)) weight_gradient(dback, h_prev, g.destination(kWeightHh));
   if (g.needs(kBiasIh)) g.add(kBiasIh, sum(dx, 0));
   if (g.needs(kBiasHh)) g.add(kBiasHh, sum(dback, 0));
   if (g.needs(kH0)) g.add(kH0, dh);
@@ -259,19 +258,22 @@ void composed_backward(Gradients& g, const Pass& pass, const Inputs& given) {
 Outputs run(const Pass& pass, const Inputs& given, SourceLocation where) {
   if (pass.steps.total() == 0) return composed(pass, given);  // nothing to be fast for
   Inputs in;
-  for (const Tensor& input : given) in.push_back(input.defined() ? packed(input) : input);
+  for (std::size_t i = 0; i < kInputs; ++i) in[i] = given[i].defined() ? packed(given[i]) : given[i];
   Kept kept;
   const bool keeps = taping();
   const Outputs out = untaped([&] { return forward(pass, in, keeps ? &kept : nullptr); });
   if (!keeps) return out;
-  Tensors outputs{out.y, out.h};
-  if (pass.is_lstm()) outputs.push_back(out.c);
-  Tensors saved = given;
-  saved.push_back(out.y);
-  detail::record_list(pass.name(), where, given, outputs, saved, [pass, given, in, y = out.y, kept](Gradients& g) {
+
+  const auto callback = [pass, given, in, y = out.y, kept](Gradients& g) {
     if (g.recording()) composed_backward(g, pass, given);
     else backward(g, pass, in, y, kept);
-  });
+  };
+  const Tensor *saved[kInputs + 1] = {}, *outputs[] = {&out.y, &out.h, &out.c};
+  for (std::size_t i = 0; i < kInputs; ++i) saved[i] = &given[i];
+  saved[kInputs] = &out.y;
+  detail::Node* node = detail::begin_node(pass.name(), where, saved, kInputs, outputs, pass.is_lstm() ? 3 : 2, saved,
+                                          kInputs + 1, sizeof callback);
+  if (node != nullptr) detail::fill_node(node, callback);
   return out;
 }
 
@@ -354,6 +356,12 @@ RecurrentResult<Tensor> layers(Pass pass, Tensor x, std::int64_t n, const Order&
   return {x, stack(h, 0, where), pass.is_lstm() ? stack(c, 0, where) : Tensor()};
 }
 
+// From the lengths that fill(lengths) writes.
+template <class F>
+Offsets offsets_of(std::int64_t count, F&& fill) {
+  return Offsets(detail::numbers_on(Device::cpu(), count, fill).template data<std::int64_t>());
+}
+
 RecurrentResult<Tensor> over_batch(CellOp op, const Tensor& x, const std::vector<RecurrentWeights>& weights,
                                    const RecurrentOptions& options, SourceLocation where) {
   Pass pass{op, false, {}};
@@ -361,7 +369,7 @@ RecurrentResult<Tensor> over_batch(CellOp op, const Tensor& x, const std::vector
   check::rank(pass.name(), "x", x, 3, options.batch_first ? "[n, steps, in]" : "[steps, n, in]", where);
   const Tensor by_step = options.batch_first ? transpose(x, 0, 1, where) : x;
   const std::int64_t steps = by_step.shape()[0], n = by_step.shape()[1];
-  pass.steps = Offsets(std::vector<std::int64_t>(static_cast<std::size_t>(steps), n));
+  pass.steps = offsets_of(steps, [&](std::int64_t* lengths) { std::fill_n(lengths, steps, n); });
   RecurrentResult<Tensor> result =
       layers(pass, reshape(by_step, {steps * n, x.shape()[2]}, where), n, {}, weights, options, where);
   const Tensor y = reshape(result.y, {steps, n, result.y.shape()[1]}, where);
@@ -374,30 +382,36 @@ RecurrentResult<Ragged> over_sequences(CellOp op, const Ragged& x, const std::ve
   Pass pass{op, false, {}};
   check::floating(pass.name(), "x", x.values(), where);
   check::rank(pass.name(), "x's values", x.values(), 2, "[total, in]", where);
-  const auto n = static_cast<std::size_t>(x.count()), steps = static_cast<std::size_t>(x.offsets().max_length());
-  std::vector<std::int64_t> order(n), place(n), rows(static_cast<std::size_t>(x.total())), places(rows), lengths;
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return x.length(a) > x.length(b); });
-  for (std::size_t i = 0; i < n; ++i) place[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
-  std::int64_t next = 0;
-  for (std::size_t t = 0; t < steps; ++t) {
-    std::int64_t active = 0;
-    for (const std::int64_t sequence : order) {
-      if (x.length(sequence) <= static_cast<std::int64_t>(t)) break;
-      const std::int64_t row = x.offsets().span()[static_cast<std::size_t>(sequence)] + static_cast<std::int64_t>(t);
-      rows[static_cast<std::size_t>(next)] = row;
-      places[static_cast<std::size_t>(row)] = next++;
-      ++active;
-    }
-    lengths.push_back(active);
-  }
-  pass.steps = Offsets(lengths);
-  const auto tensor = [&](const std::vector<std::int64_t>& numbers) {
-    return detail::transferred(from_vector(numbers), x.device());
+  const std::int64_t n = x.count(), total = x.total();
+  const auto numbers = [&](std::int64_t count, auto&& fill) { return detail::numbers_on(Device::cpu(), count, fill); };
+  const auto data = [](const Tensor& list) { return list.array().as<std::int64_t>(); };
+  const Tensor order = numbers(n, [&](std::int64_t* sequence) {
+    std::iota(sequence, sequence + n, std::int64_t{0});
+    std::sort(sequence, sequence + n, [&](std::int64_t a, std::int64_t b) {
+      return x.length(a) != x.length(b) ? x.length(a) > x.length(b) : a < b;
+    });
+  });
+  const auto inverse = [&](const Tensor& list) {
+    return numbers(list.size(), [&](std::int64_t* places) {
+      for (std::int64_t i = 0; i < list.size(); ++i) places[data(list)[i]] = i;
+    });
   };
-  const Order by_row{tensor(rows), tensor(places)}, by_sequence{tensor(order), tensor(place)};
+  const Tensor rows = empty({total}, {.dtype = i64});
+  pass.steps = offsets_of(x.offsets().max_length(), [&](std::int64_t* lengths) {
+    std::int64_t* next = data(rows);
+    for (std::int64_t t = 0; t < x.offsets().max_length(); ++t) {
+      const std::int64_t* const first = next;
+      for (std::int64_t i = 0; i < n && x.length(data(order)[i]) > t; ++i)
+        *next++ = x.offsets().span()[static_cast<std::size_t>(data(order)[i])] + t;
+      lengths[t] = next - first;
+    }
+  });
+  const auto on_device = [&](const Tensor& list) {
+    return Order{detail::transferred(list, x.device()), detail::transferred(inverse(list), x.device())};
+  };
+  const Order by_row = on_device(rows), by_sequence = on_device(order);
   RecurrentResult<Tensor> result =
-      layers(pass, by_row.sort(x.values(), where), x.count(), by_sequence, weights, options, where);
+      layers(pass, by_row.sort(x.values(), where), n, by_sequence, weights, options, where);
   return {x.with(by_row.restore(result.y, where)), result.h, result.c};
 }
 

@@ -22,10 +22,6 @@ using detail::taping;
 
 TensorOptions like(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
 
-Tensor on(Device device, const std::vector<std::int64_t>& numbers) {
-  return detail::transferred(from_vector(numbers), device);
-}
-
 void check_values(const char* op, const Ragged& x, SourceLocation where) { check::defined(op, "x", x.values(), where); }
 void check_matrix(const char* op, const Ragged& x, SourceLocation where) {
   check::rank(op, "x's values", x.values(), 2, "[total, width]", where);
@@ -65,14 +61,17 @@ Tensor columns_to_rows(const Tensor& y, const Offsets& offsets, std::int64_t win
 // One row of each sequence that has rows, as sequences of one row or none, whose sums these are.
 Tensor one_of_each(const char* op, const Ragged& x, bool last, SourceLocation where) {
   check::floating(op, "x", x.values(), where);
-  std::vector<std::int64_t> rows, lengths;
   const auto offsets = x.offsets().span();
-  for (std::size_t i = 0; i + 1 < offsets.size(); ++i) {
-    lengths.push_back(offsets[i] < offsets[i + 1] ? 1 : 0);
-    if (lengths.back() == 1) rows.push_back(last ? offsets[i + 1] - 1 : offsets[i]);
-  }
-  const Tensor found = embedding(x.values(), on(x.device(), rows), where);
-  return static_cast<std::int64_t>(rows.size()) == x.count() ? found : sum(Ragged(found, Offsets(lengths)), where);
+  std::int64_t found = 0;
+  const Tensor lengths = detail::numbers_on(Device::cpu(), x.count(), [&](std::int64_t* numbers) {
+    for (std::int64_t i = 0; i < x.count(); ++i) found += numbers[i] = x.length(i) > 0 ? 1 : 0;
+  });
+  const Tensor rows = detail::numbers_on(x.device(), found, [&](std::int64_t* numbers) {
+    for (std::size_t i = 0; i + 1 < offsets.size(); ++i)
+      if (offsets[i] < offsets[i + 1]) *numbers++ = last ? offsets[i + 1] - 1 : offsets[i];
+  });
+  const Tensor each = embedding(x.values(), rows, where);
+  return found == x.count() ? each : sum(Ragged(each, Offsets(lengths.data<std::int64_t>())), where);
 }
 
 }  // namespace
@@ -103,20 +102,21 @@ Tensor reduce_last(const Ragged& x, SourceLocation where) { return one_of_each("
 
 Ragged reverse(const Ragged& x, SourceLocation where) {
   check_values("reverse", x, where);
-  std::vector<std::int64_t> rows;
-  const auto offsets = x.offsets().span();
-  for (std::size_t i = 0; i + 1 < offsets.size(); ++i)
-    for (std::int64_t row = offsets[i + 1]; row-- > offsets[i];) rows.push_back(row);
-  const Tensor order = on(x.device(), rows);  // its own inverse
+  // Its own inverse.
+  const Tensor order = detail::numbers_on(x.device(), x.total(), [&](std::int64_t* numbers) {
+    const auto offsets = x.offsets().span();
+    for (std::size_t i = 0; i + 1 < offsets.size(); ++i)
+      for (std::int64_t row = offsets[i + 1]; row-- > offsets[i];) *numbers++ = row;
+  });
   return x.with(detail::permuted_rows(x.values(), order, order, where));
 }
 
 Ragged positions(const Ragged& x, SourceLocation where) {
   check_values("positions", x, where);
-  std::vector<std::int64_t> places;
-  for (std::int64_t i = 0; i < x.count(); ++i)
-    for (std::int64_t place = 0; place < x.length(i); ++place) places.push_back(place);
-  return x.with(on(x.device(), places));
+  return x.with(detail::numbers_on(x.device(), x.total(), [&](std::int64_t* numbers) {
+    for (std::int64_t i = 0; i < x.count(); ++i)
+      for (std::int64_t place = 0; place < x.length(i); ++place) *numbers++ = place;
+  }));
 }
 
 Tensor position_encoding(std::int64_t length, std::int64_t width, TensorOptions options, double base,
@@ -128,13 +128,13 @@ Tensor position_encoding(std::int64_t length, std::int64_t width, TensorOptions 
   if (!is_floating(options.dtype))
     throw DTypeError(std::string("position_encoding: f32 or f64 is required, got ") + name_of(options.dtype), where);
   if (!(base > 0)) throw Error("position_encoding: base must be above 0, got " + std::to_string(base), where);
-  std::vector<double> wavelengths;
-  for (std::int64_t i = 0; i < width; i += 2)
-    wavelengths.push_back(std::pow(base, static_cast<double>(i) / static_cast<double>(width)));
+  const std::int64_t pairs = (width + 1) / 2;
+  const Tensor wavelengths = empty({pairs}, {.dtype = f64});
+  for (std::int64_t i = 0; i < pairs; ++i)
+    wavelengths.array().as<double>()[i] = std::pow(base, static_cast<double>(2 * i) / static_cast<double>(width));
   return untaped([&] {
-    const auto pairs = static_cast<std::int64_t>(wavelengths.size());
     const Tensor place = reshape(arange(length, {.dtype = f64, .device = options.device}), {length, 1});
-    const Tensor angle = place / detail::transferred(from_vector(wavelengths), options.device);
+    const Tensor angle = place / detail::transferred(wavelengths, options.device);
     const Tensor both = reshape(stack({sin(angle), cos(angle)}, -1), {length, 2 * pairs});
     return cast(contiguous(narrow(both, 1, 0, width)), options.dtype);
   });

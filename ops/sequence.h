@@ -31,6 +31,14 @@ REEL_API Ragged position_encoding(const Ragged& x, double base = 10000,
                                   SourceLocation where = SourceLocation::current());
 
 namespace detail {
+/// i64 [count] on `device`, which fill(numbers) writes.
+template <class F>
+Tensor numbers_on(Device device, std::int64_t count, F&& fill) {
+  const Tensor numbers = empty({count}, {.dtype = i64});
+  fill(numbers.array().template as<std::int64_t>());
+  return transferred(numbers, device);
+}
+
 /// y[i] = x[order[i]] for a permutation `order` of the rows of x [n, ...] and its inverse, both i64 [n] on x's device.
 /// Recorded.
 Tensor permuted_rows(const Tensor& x, const Tensor& order, const Tensor& inverse, SourceLocation where);

@@ -47,5 +47,34 @@ TEST(SteadyStep, CallsMallocZeroTimes) {
   EXPECT_GT(malloc_calls(), before);  // the first steps did
 }
 
+TEST(SteadyStep, OfARecurrentNetCallsMallocZeroTimes) {
+  if (!malloc_is_counted()) GTEST_SKIP() << "a sanitizer has a malloc of its own";
+  constexpr std::int64_t kHidden = 16;
+  Generator generator(1);
+  std::vector<Parameter> parameters;
+  for (const std::int64_t in : {std::int64_t{8}, kHidden})
+    for (const Shape& shape :
+         {Shape{4 * kHidden, in}, Shape{4 * kHidden, kHidden}, Shape{4 * kHidden}, Shape{4 * kHidden}})
+      parameters.push_back(Parameter(randn(shape, generator)));
+  flatten_parameters(parameters);
+  const std::vector<RecurrentWeights> weights = {{parameters[0], parameters[1], parameters[2], parameters[3]},
+                                                 {parameters[4], parameters[5], parameters[6], parameters[7]}};
+  RMSprop optimizer(parameters, {.lr = 1e-3, .momentum = 0.9, .centered = true});
+  Ema ema(parameters);
+  const Ragged x = Ragged::from_lengths(randn({40, 8}, generator), {3, 0, 20, 7, 10});
+  std::int64_t before = 0;
+  for (int step = 0; step < 12; ++step) {
+    if (step == 6) before = malloc_calls();
+    {
+      Tape tape;
+      const auto out = lstm(x + position_encoding(x), weights);
+      tape.backward(sum(out.y.values()) + sum(out.h) + sum(reduce_last(reverse(out.y))));
+    }
+    optimizer.step();
+    ema.update();
+  }
+  EXPECT_EQ(malloc_calls() - before, 0);
+}
+
 }  // namespace
 }  // namespace reel::nn
