@@ -1,3 +1,227 @@
 #include "reel/ops/normalize.h"
 
-namespace reel {}  // namespace reel
+#include <string>
+
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/check.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/unary.h"
+#include "reel/ops/views.h"
+
+namespace reel {
+
+namespace {
+
+using detail::Gradients;
+using detail::packed;
+using detail::reshaped;
+
+// What is normalised: x seen as [rows, n].
+struct Rows {
+  std::int64_t rows, n;
+  bool center;
+  double eps;
+};
+
+// The gradients in recorded ops, to be differentiated again.
+void recorded_gradients(Gradients& g, const Tensor& input, const Tensor& weight, const Rows& r) {
+  const Tensor x = reshape(input, {r.rows, r.n}), dy = reshape(g.dy(), {r.rows, r.n});
+  const auto centered = [&](const Tensor& d) { return r.center ? d - mean(d, 1, Keep::yes) : d; };
+  const Tensor d = centered(centered(x));  // again: what rounding left
+  const Tensor rstd = rsqrt(mean(square(d), 1, Keep::yes) + r.eps);
+  const Tensor xhat = d * rstd;
+  if (g.needs(0)) {
+    const Tensor dxhat = weight.defined() ? dy * reshape(weight, {r.n}) : dy;
+    g.add(0, reshape(rstd * (centered(dxhat) - xhat * mean(dxhat * xhat, 1, Keep::yes)), g.shape(0)));
+  }
+  if (g.needs(1)) g.add(1, reshape(sum(dy * xhat, 0), g.shape(1)));
+  if (g.needs(2)) g.add(2, reshape(sum(dy, 0), g.shape(2)));
+}
+
+struct Normalized {
+  Tensor y, mean, rstd;  // mean undefined unless centered
+};
+
+Normalized normalize(const char* op, const Tensor& x, const Rows& r, const Tensor& weight, const Tensor& bias,
+                     SourceLocation where) {
+  const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
+  const auto array_of = [](const Tensor& t) { return t.defined() ? &t.array() : nullptr; };
+  const auto row_of = [n = r.n](const Tensor& t) { return t.defined() ? reshaped(packed(t), {n}) : t; };
+  const Tensor from = reshaped(packed(x), {r.rows, r.n}), scale = row_of(weight), shift = row_of(bias);
+  const Tensor y = empty(x.shape(), like), rstd = empty({r.rows}, like);
+  const Tensor mean = r.center ? empty({r.rows}, like) : Tensor();
+  backend(x.device())
+      .normalize(from.array(), r.center, r.eps, array_of(scale), array_of(shift), reshaped(y, from.shape()).array(),
+                 array_of(mean), rstd.array());
+  if (detail::taping())
+    detail::record_op(op, where, {&x, &weight, &bias}, y, {&x, &weight},
+                      [x, weight, from, scale, mean, rstd, r, array_of](Gradients& g) {
+                        if (g.recording()) return recorded_gradients(g, x, weight, r);
+                        const auto room = [&](int i) {
+                          return g.needs(i) ? empty(g.shape(i), {.dtype = x.dtype(), .device = x.device()}) : Tensor();
+                        };
+                        const Tensor dx = room(0), dweight = room(1), dbias = room(2);
+                        backend(x.device())
+                            .normalize_backward(from.array(), r.center, array_of(scale), array_of(mean), rstd.array(),
+                                                packed(g.dy()).array(), array_of(dx), array_of(dweight),
+                                                array_of(dbias));
+                        g.add(0, dx);
+                        g.add(1, dweight);
+                        g.add(2, dbias);
+                      });
+  return {y, mean, rstd};
+}
+
+void check_weight(const char* op, const char* name, const Tensor& weight, const Tensor& x, const Shape& shape,
+                  SourceLocation where) {
+  if (!weight.defined()) return;
+  check::like(op, name, weight, "x", x, where);
+  check::shape(op, name, weight, shape, where);
+}
+
+void check_eps(const char* op, double eps, SourceLocation where) {
+  if (!(eps >= 0)) throw Error(std::string(op) + ": eps must not be below 0, got " + std::to_string(eps), where);
+}
+
+// Checks that x is [..., normalized...] with at least `leading` axes before.
+Rows trailing(const char* op, const Tensor& x, const Shape& normalized, int leading, bool center, double eps,
+              SourceLocation where) {
+  check::floating(op, "x", x, where);
+  check_eps(op, eps, where);
+  const int first = x.rank() - normalized.rank();
+  bool fits = first >= leading && normalized.rank() > 0;
+  for (int i = 0; fits && i < normalized.rank(); ++i) fits = x.shape()[first + i] == normalized[i];
+  if (!fits)
+    throw ShapeError(std::string(op) + ": the normalised axes must be the last of " +
+                         (leading > 0 ? "a row of x, got " : "x, got ") + normalized.str() + " for x of shape " +
+                         x.shape().str(),
+                     where);
+  Rows r{1, normalized.size(), center, eps};
+  for (int i = 0; i < first; ++i) r.rows *= x.shape()[i];
+  return r;
+}
+
+Tensor layer_norm(const Tensor& x, const Shape& normalized, int leading, const Tensor& weight, const Tensor& bias,
+                  double eps, SourceLocation where) {
+  const Rows r = trailing("layer_norm", x, normalized, leading, true, eps, where);
+  check_weight("layer_norm", "weight", weight, x, normalized, where);
+  check_weight("layer_norm", "bias", bias, x, normalized, where);
+  return normalize("layer_norm", x, r, weight, bias, where).y;
+}
+
+Tensor rms_norm(const Tensor& x, const Shape& normalized, int leading, const Tensor& weight, std::optional<double> eps,
+                SourceLocation where) {
+  check::defined("rms_norm", "x", x, where);
+  const double epsilon = eps.value_or(x.dtype() == f32 ? 0x1p-23 : 0x1p-52);
+  const Rows r = trailing("rms_norm", x, normalized, leading, false, epsilon, where);
+  check_weight("rms_norm", "weight", weight, x, normalized, where);
+  return normalize("rms_norm", x, r, weight, {}, where).y;
+}
+
+// Checks that x is [n, channels, ...]; gives the shape of a number per channel that broadcasts to it.
+Shape check_channels(const char* op, const Tensor& x, double eps, SourceLocation where) {
+  check::floating(op, "x", x, where);
+  check_eps(op, eps, where);
+  if (x.rank() < 2)
+    throw ShapeError(std::string(op) + ": x must have shape [n, channels, ...], got " + x.shape().str(), where);
+  Shape shape{x.shape()[1]};
+  for (int i = 2; i < x.rank(); ++i) shape.push_back(1);
+  return shape;
+}
+
+// y * weight + bias, a number of each per channel; contiguous.
+Tensor affine(Tensor y, const Tensor& weight, const Tensor& bias, const Shape& per_channel) {
+  if (weight.defined()) y = y * reshape(weight, per_channel);
+  if (bias.defined()) y = y + reshape(bias, per_channel);
+  return contiguous(y);
+}
+
+// running = (1 - momentum) running + momentum batch
+void move_running(Tensor running, const Tensor& batch, double momentum, SourceLocation where) {
+  if (running.defined()) running.copy_((1 - momentum) * running + momentum * batch, where);
+}
+
+// Normalised by the batch; the running statistics are moved.
+Tensor by_batch(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
+                const BatchNormOptions& options, SourceLocation where) {
+  const std::int64_t channels = x.shape()[1];
+  std::int64_t count = x.shape()[0];
+  for (int i = 2; i < x.rank(); ++i) count *= x.shape()[i];
+  if (count == 1)
+    throw ShapeError("batch_norm: training needs more than one value per channel, got x of shape " + x.shape().str(),
+                     where);
+  const Normalized batch =
+      normalize("batch_norm", transpose(x, 0, 1), {channels, count, true, options.eps}, {}, {}, where);
+  if (count > 0)
+    untaped([&] {
+      move_running(running_mean, batch.mean, options.momentum, where);
+      if (!running_variance.defined()) return;
+      // mean(y^2) = variance / (variance + eps): no digits are lost, as they would be in 1 / rstd^2 - eps.
+      const Tensor share = mean(square(reshape(batch.y, {channels, count})), 1);
+      const auto n = static_cast<double>(count);
+      move_running(running_variance, share / square(batch.rstd) * (n / (n - 1)), options.momentum, where);
+    });
+  return transpose(batch.y, 0, 1);
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& bias, double eps,
+                  SourceLocation where) {
+  return layer_norm(x, normalized, 0, weight, bias, eps, where);
+}
+Ragged layer_norm(const Ragged& x, const Shape& normalized, const Tensor& weight, const Tensor& bias, double eps,
+                  SourceLocation where) {
+  return x.with(layer_norm(x.values(), normalized, 1, weight, bias, eps, where));
+}
+
+Tensor rms_norm(const Tensor& x, const Shape& normalized, const Tensor& weight, std::optional<double> eps,
+                SourceLocation where) {
+  return rms_norm(x, normalized, 0, weight, eps, where);
+}
+Ragged rms_norm(const Ragged& x, const Shape& normalized, const Tensor& weight, std::optional<double> eps,
+                SourceLocation where) {
+  return x.with(rms_norm(x.values(), normalized, 1, weight, eps, where));
+}
+
+Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps,
+                  SourceLocation where) {
+  const Shape per_channel = check_channels("group_norm", x, eps, where);
+  const std::int64_t channels = x.shape()[1];
+  if (groups < 1 || channels % groups != 0)
+    throw ShapeError("group_norm: groups must divide the channels, got " + std::to_string(groups) + " for x of shape " +
+                         x.shape().str(),
+                     where);
+  check_weight("group_norm", "weight", weight, x, {channels}, where);
+  check_weight("group_norm", "bias", bias, x, {channels}, where);
+  Rows r{x.shape()[0] * groups, channels / groups, true, eps};
+  for (int i = 2; i < x.rank(); ++i) r.n *= x.shape()[i];
+  return affine(normalize("group_norm", x, r, {}, {}, where).y, weight, bias, per_channel);
+}
+Ragged group_norm(const Ragged& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps,
+                  SourceLocation where) {
+  return x.with(group_norm(x.values(), groups, weight, bias, eps, where));
+}
+
+Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance, const Tensor& weight,
+                  const Tensor& bias, BatchNormOptions options, SourceLocation where) {
+  const Shape per_channel = check_channels("batch_norm", x, options.eps, where);
+  const Shape channels{x.shape()[1]};
+  check_weight("batch_norm", "running_mean", running_mean, x, channels, where);
+  check_weight("batch_norm", "running_variance", running_variance, x, channels, where);
+  check_weight("batch_norm", "weight", weight, x, channels, where);
+  check_weight("batch_norm", "bias", bias, x, channels, where);
+  if (options.training)
+    return affine(by_batch(x, running_mean, running_variance, options, where), weight, bias, per_channel);
+  if (!running_mean.defined() || !running_variance.defined())
+    throw Error("batch_norm: out of training running_mean and running_variance must be defined", where);
+  const Tensor rstd = rsqrt(running_variance + options.eps);
+  return affine(x - reshape(running_mean, per_channel), weight.defined() ? rstd * weight : rstd, bias, per_channel);
+}
+Ragged batch_norm(const Ragged& x, const Tensor& running_mean, const Tensor& running_variance, const Tensor& weight,
+                  const Tensor& bias, BatchNormOptions options, SourceLocation where) {
+  return x.with(batch_norm(x.values(), running_mean, running_variance, weight, bias, options, where));
+}
+
+}  // namespace reel

@@ -1,15 +1,206 @@
+// Rows brought to mean 0 and variance 1, or to root mean square 1. A row stays in the cache for its passes: sums, then output.
+//
+// The variance is that of x - mean, with the mean taken from the row's first element on, so that neither a large mean nor a
+// constant row costs digits. What rounding takes from the mean (`rest`) is summed on the way and subtracted too; backward,
+// which is given the rounded mean, finds it again.
+
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/segments.h"
+#include "reel/backends/cpu/vector_loops.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
+namespace {
 
-void CpuOps::normalize(const Array&, bool, double, const Array*, const Array*, const Array&, const Array*,
-                       const Array&) {
-  __builtin_trap();
+/// v with 0 in the lanes that do not exist.
+template <class T>
+REEL_INLINE Vec<T> existing(const AllLanes<T>&, Vec<T> v) {
+  return v;
 }
-void CpuOps::normalize_backward(const Array&, bool, const Array*, const Array*, const Array&, const Array&,
-                                const Array*, const Array*, const Array*) {
-  __builtin_trap();
+template <class T>
+REEL_INLINE Vec<T> existing(const FirstLanes<T>& lanes, Vec<T> v) {
+  alignas(kVectorBytes) T all[Vec<T>::width];
+  v.store(all);
+  return lanes.load(all);
+}
+
+template <class T, int K>
+struct Sums {
+  T of[K];
+  friend REEL_INLINE Sums operator+(const Sums& a, const Sums& b) {
+    Sums sum;
+    for (int k = 0; k < K; ++k) sum.of[k] = a.of[k] + b.of[k];
+    return sum;
+  }
+};
+
+/// K sums over a row at once: terms(lanes, i) is a Pack of them. The order depends on n alone.
+template <class T, int K, class F>
+REEL_INLINE Sums<T, K> sum_terms(int64_t n, F terms) {
+  return pairwise(0, n, kLeafElements, [&](int64_t begin, int64_t end) {
+    constexpr int64_t width = Vec<T>::width;
+    Pack<T, K> a = Pack<T, K>::broadcast(0), b = a, c = a;
+    int64_t i = begin;
+    for (; i + 3 * width <= end; i += 3 * width) {
+      a = a + terms(AllLanes<T>{}, i);
+      b = b + terms(AllLanes<T>{}, i + width);
+      c = c + terms(AllLanes<T>{}, i + 2 * width);
+    }
+    for (; i + width <= end; i += width) a = a + terms(AllLanes<T>{}, i);
+    if (i < end) b = b + terms(FirstLanes<T>(end - i), i);
+    const Pack<T, K> all = a + b + c;
+    Sums<T, K> sums;
+    for (int k = 0; k < K; ++k) sums.of[k] = reduce_add(all.v[k]);
+    return sums;
+  });
+}
+
+/// The mean is mean + rest, which is 0 without centering.
+template <class T>
+struct RowStatistics {
+  T mean, rest, rstd;
+};
+
+template <class T>
+REEL_INLINE RowStatistics<T> statistics_of(const T* x, int64_t n, bool center, T epsilon) {
+  const T count = static_cast<T>(n);
+  if (!center) {
+    const T squares = sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) {
+      const Vec<T> v = lanes.load(x + i);
+      return fma(v, v, acc);
+    });
+    return {0, 0, T(1) / scalar::sqrt(squares / count + epsilon)};
+  }
+  const T first = x[0];
+  const T above = sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) {
+    return acc + existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(first));
+  });
+  const T mean = first + above / count;
+  const Sums<T, 2> sums = sum_terms<T, 2>(n, [=](auto lanes, int64_t i) {
+    const Vec<T> d = existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(mean));
+    return Pack<T, 2>{{d, d * d}};
+  });
+  const T rest = sums.of[0] / count;
+  return {mean, rest, T(1) / scalar::sqrt(sums.of[1] / count - rest * rest + epsilon)};
+}
+
+/// (x - mean) rstd of one vector.
+template <class T>
+struct Standardize {
+  T mean, rest, rstd;
+  REEL_INLINE Vec<T> operator()(Vec<T> x) const {
+    return (x - Vec<T>::broadcast(mean) - Vec<T>::broadcast(rest)) * Vec<T>::broadcast(rstd);
+  }
+};
+
+template <class T>
+REEL_INLINE void write_row(const T* x, const RowStatistics<T>& s, const T* scale, const T* shift, T* y, int64_t n) {
+  const Standardize<T> standard{s.mean, s.rest, s.rstd};
+  for_each_vector<T>(0, n, [=](auto lanes, int64_t i) {
+    Vec<T> v = standard(lanes.load(x + i));
+    if (scale != nullptr) v = v * lanes.load(scale + i);
+    if (shift != nullptr) v = v + lanes.load(shift + i);
+    lanes.store(y + i, v);
+  });
+}
+
+/// What backward reads and writes; null: not there, not wanted.
+template <class T>
+struct Backward {
+  const T *x, *scale, *mean, *rstd, *dy;
+  T* dx;
+  int64_t n;
+
+  REEL_INLINE Vec<T> scaled(Vec<T> dy_i, auto lanes, int64_t i) const {
+    return scale == nullptr ? dy_i : dy_i * lanes.load(scale + i);
+  }
+
+  /// Row r's dx; dy xhat and dy are added to the row's places in dscale and dshift.
+  REEL_INLINE void row(int64_t r, T* dscale, T* dshift) const {
+    const T *const from = x + r * n, *const grad = dy + r * n;
+    const T center = mean == nullptr ? T(0) : mean[r], count = static_cast<T>(n), rate = rstd[r];
+    const Sums<T, 3> sums = sum_terms<T, 3>(n, [=, this](auto lanes, int64_t i) {
+      const Vec<T> g = scaled(lanes.load(grad + i), lanes, i);
+      const Vec<T> d = existing(lanes, lanes.load(from + i) - Vec<T>::broadcast(center));
+      return Pack<T, 3>{{g, g * d, d}};
+    });
+    const T rest = mean == nullptr ? T(0) : sums.of[2] / count;
+    const T mean_g = mean == nullptr ? T(0) : sums.of[0] / count;
+    const T mean_gx = (sums.of[1] - rest * sums.of[0]) * rate / count;
+    const Standardize<T> standard{center, rest, rate};
+    for_each_vector<T>(0, n, [=, this](auto lanes, int64_t i) {
+      const Vec<T> dy_i = lanes.load(grad + i), xhat = standard(lanes.load(from + i));
+      if (dx != nullptr) {
+        const Vec<T> g = scaled(dy_i, lanes, i) - Vec<T>::broadcast(mean_g) - xhat * Vec<T>::broadcast(mean_gx);
+        lanes.store(dx + r * n + i, g * Vec<T>::broadcast(rate));
+      }
+      if (dscale != nullptr) lanes.store(dscale + i, fma(dy_i, xhat, lanes.load(dscale + i)));
+      if (dshift != nullptr) lanes.store(dshift + i, dy_i + lanes.load(dshift + i));
+    });
+  }
+};
+
+/// Rows whose part of dscale and dshift is added up in plain order; the parts are joined pairwise.
+REEL_INLINE int64_t rows_of_part(int64_t n) { return min(max<int64_t>(2 * kGrain / n, 8), kLeafRows); }
+
+/// parts [count, width]: the first becomes the sum of all.
+template <class T>
+void add_parts(T* parts, int64_t count, int64_t width) {
+  parallel_for(width, max<int64_t>(64, kGrain / count), [=](int64_t begin, int64_t end) {
+    join_pairwise(count, [=](int64_t i, int64_t later) {
+      T *const to = parts + i * width, *const from = parts + later * width;
+      for_each_vector<T>(
+          begin, end, [=](auto lanes, int64_t j) { lanes.store(to + j, lanes.load(to + j) + lanes.load(from + j)); });
+    });
+  });
+}
+
+}  // namespace
+
+void CpuOps::normalize(const Array& x, bool center, double epsilon, const Array* scale, const Array* shift,
+                       const Array& y, const Array* mean, const Array& rstd) {
+  if (x.size == 0) return;
+  const int64_t rows = x.shape[0], n = x.shape[1];
+  dispatch_floating(x.dtype, [&]<class T>() {
+    const T *const scales = scale ? scale->as<T>() : nullptr, *const shifts = shift ? shift->as<T>() : nullptr;
+    parallel_for(rows, max<int64_t>(1, kGrain / n), [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        const T* const from = x.as<T>() + r * n;
+        const RowStatistics<T> s = statistics_of(from, n, center, static_cast<T>(epsilon));
+        write_row(from, s, scales, shifts, y.as<T>() + r * n, n);
+        if (mean != nullptr) mean->as<T>()[r] = s.mean + s.rest;
+        rstd.as<T>()[r] = s.rstd;
+      }
+    });
+  });
+}
+
+void CpuOps::normalize_backward(const Array& x, bool, const Array* scale, const Array* mean, const Array& rstd,
+                                const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) {
+  const int64_t rows = x.shape[0], n = x.shape[1];
+  if (n == 0) return;
+  dispatch_floating(x.dtype, [&]<class T>() {
+    const auto pointer = [](const Array* array) { return array == nullptr ? nullptr : array->as<T>(); };
+    const Backward<T> work{x.as<T>(), pointer(scale), pointer(mean), rstd.as<T>(), dy.as<T>(), pointer(dx), n};
+    const int64_t part = rows_of_part(n), parts = max<int64_t>(1, ceil_div(rows, part));
+    const int64_t width = (dscale ? n : 0) + (dshift ? n : 0);
+    const Scratch scratch(sizeof(T) * static_cast<std::size_t>(parts * width));
+    __builtin_memset(scratch.as<T>(), 0, sizeof(T) * static_cast<std::size_t>(parts * width));
+    parallel_for(ceil_div(rows, part), max<int64_t>(1, kGrain / (part * n)), [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) {
+        T* const sums = scratch.as<T>() + p * width;
+        for (int64_t r = p * part; r < min(rows, (p + 1) * part); ++r)
+          work.row(r, dscale ? sums : nullptr, dshift ? sums + width - n : nullptr);
+      }
+    });
+    if (width == 0) return;
+    add_parts(scratch.as<T>(), parts, width);
+    const auto give = [&](const Array* to, const T* sums) {
+      if (to != nullptr) __builtin_memcpy(to->data, sums, sizeof(T) * static_cast<std::size_t>(n));
+    };
+    give(dscale, scratch.as<T>());
+    give(dshift, scratch.as<T>() + width - n);
+  });
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

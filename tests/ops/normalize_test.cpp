@@ -1,0 +1,241 @@
+// What the op-case table cannot say about normalisations: large means, constant rows, NaN, running statistics.
+
+#include "reel/ops/normalize.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+
+#include "reel/core/tape.h"
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/create.h"
+#include "reel/ops/gradcheck.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/views.h"
+
+namespace reel::test {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::NanSensitiveDoubleEq;
+
+const TensorOptions kDouble{.dtype = f64};
+
+// d sum(f(x) dy) / dx
+template <class F>
+Tensor gradient_of(const Tensor& x, const Tensor& dy, F&& f) {
+  Tape tape;
+  tape.watch(x);
+  return tape.gradient(f(x), dy, {x})[0];
+}
+
+// Rows of x, and of the gradient for dy, from their definition in long double. Differences from the row's first element are
+// exact: a large mean costs no digits here.
+struct Exact {
+  std::vector<long double> y, dx;
+};
+Exact exact_norm(const std::vector<double>& x, const std::vector<double>& dy, std::size_t n, bool center,
+                 long double eps) {
+  Exact result;
+  for (std::size_t r = 0; r < x.size(); r += n) {
+    std::vector<long double> d(n);
+    long double mean = 0, variance = 0, mean_dy = 0, mean_dyy = 0;
+    for (std::size_t i = 0; i < n; ++i) d[i] = static_cast<long double>(x[r + i]) - (center ? x[r] : 0);
+    for (std::size_t i = 0; i < n && center; ++i) mean += d[i] / n;
+    for (std::size_t i = 0; i < n; ++i) d[i] -= mean;
+    for (std::size_t i = 0; i < n; ++i) variance += d[i] * d[i] / n;
+    const long double rstd = 1 / std::sqrt(variance + eps);
+    for (std::size_t i = 0; i < n; ++i) {
+      mean_dy += center ? static_cast<long double>(dy[r + i]) / n : 0;
+      mean_dyy += dy[r + i] * d[i] * rstd / n;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      result.y.push_back(d[i] * rstd);
+      result.dx.push_back(rstd * (dy[r + i] - mean_dy - d[i] * rstd * mean_dyy));
+    }
+  }
+  return result;
+}
+
+// The largest error in units of epsilon x (largest expected size).
+double worst_error(const Tensor& got, const std::vector<long double>& expected) {
+  const double epsilon = got.dtype() == f32 ? std::numeric_limits<float>::epsilon() : 0x1p-52;
+  long double worst = 0, size = 0;
+  const std::vector<double> values = got.to_vector<double>();
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    worst = std::fmax(worst, std::abs(values[i] - expected[i]));
+    size = std::fmax(size, std::abs(expected[i]));
+    if (std::isnan(values[i])) return INFINITY;
+  }
+  return static_cast<double>(worst / (epsilon * size));
+}
+
+TEST(LayerNorm, KeepsItsDigitsUnderALargeMean) {
+  for (const DType dtype : {f32, f64})
+    for (const bool center : {true, false}) {
+      double worst_y = 0, worst_dx = 0;
+      for (const std::int64_t n : {2, 3, 31, 33, 64, 255, 1025, 100000})
+        for (const double mean : {0.0, 1.0, 1e4}) {
+          Generator generator(7);
+          const Tensor x = 1e-2 * randn({4, n}, generator, {.dtype = dtype}) + mean;
+          const Tensor dy = randn({4, n}, generator, {.dtype = dtype});
+          const double eps = 1e-12;
+          const auto f = [&](const Tensor& x) {
+            return center ? layer_norm(x, {n}, {}, {}, eps) : rms_norm(x, {n}, {}, eps);
+          };
+          const Exact exact =
+              exact_norm(x.to_vector<double>(), dy.to_vector<double>(), static_cast<std::size_t>(n), center, eps);
+          const double y = worst_error(f(x), exact.y);
+          worst_y = std::max(worst_y, y);
+          EXPECT_LE(y, 16) << n << " elements around " << mean;
+          // Two elements: the gradient is a difference of nearly equal numbers, of the size dy / std.
+          if (n == 2) continue;
+          const double dx = worst_error(gradient_of(x, dy, f), exact.dx);
+          worst_dx = std::max(worst_dx, dx);
+          EXPECT_LE(dx, 16) << n << " elements around " << mean;
+        }
+      std::printf("%s %s: y %.1f, dx %.1f epsilon of the largest element\n", center ? "layer_norm" : "rms_norm",
+                  reel::name_of(dtype), worst_y, worst_dx);
+    }
+}
+
+TEST(LayerNorm, OfAConstantRowIsTheBiasWithZeroGradient) {
+  for (const double value : {0.1, 1e4 + 0.1, -3e30}) {
+    const Tensor x = full({3, 37}, value), bias = arange(37, {.dtype = f32});
+    const auto f = [&](const Tensor& x) { return layer_norm(x, {37}, {}, bias); };
+    EXPECT_EQ(f(x).to_vector<double>(), expand(bias, {3, 37}).to_vector<double>());
+    EXPECT_THAT(gradient_of(x, ones_like(x), f).to_vector<double>(), Each(0));
+  }
+  EXPECT_THAT(layer_norm(full({1, 5}, 0.1), {5}, {}, {}, 0).to_vector<double>(), Each(NanSensitiveDoubleEq(NAN)));
+  EXPECT_EQ(layer_norm(tensor({7}), {1}).item(), 0);
+  EXPECT_THAT(layer_norm(tensor({-3, 5}, kDouble), {2}, {}, {}, 0).to_vector<double>(), ElementsAre(-1, 1));
+}
+
+TEST(LayerNorm, ANaNOrInfinityMakesItsOwnRowNaN) {
+  for (const double bad : {double(NAN), double(INFINITY)})
+    for (const int place : {0, 20, 36}) {
+      Generator generator(1);
+      Tensor x = randn({3, 37}, generator);
+      const Tensor clean = layer_norm(x, {37});
+      x.mutable_data<float>()[static_cast<std::size_t>(37 + place)] = static_cast<float>(bad);
+      const Tensor y = layer_norm(x, {37});
+      EXPECT_THAT(y[1].to_vector<double>(), Each(NanSensitiveDoubleEq(NAN)));
+      EXPECT_EQ(y[0].to_vector<double>(), clean[0].to_vector<double>());
+      EXPECT_EQ(y[2].to_vector<double>(), clean[2].to_vector<double>());
+    }
+  const std::vector<double> y = rms_norm(tensor({1, INFINITY, -2}), {3}).to_vector<double>();
+  EXPECT_EQ(y[0], 0);
+  EXPECT_TRUE(std::isnan(y[1]));
+  EXPECT_EQ(y[2], 0);
+}
+
+TEST(LayerNorm, NormalisesSeveralAxesAsOne) {
+  Generator generator(2);
+  const Tensor x = randn({5, 2, 3}, generator, kDouble), weight = randn({2, 3}, generator, kDouble);
+  EXPECT_EQ(layer_norm(x, {2, 3}, weight).to_vector<double>(),
+            layer_norm(reshape(x, {5, 6}), {6}, reshape(weight, {6})).to_vector<double>());
+}
+
+TEST(LayerNorm, WithoutRowsOrColumnsHasEmptyOrZeroGradients) {
+  Tape tape;
+  const Tensor x = zeros({0, 3}), weight = ones({3}), none = zeros({2, 0});
+  tape.watch(x);
+  tape.watch(weight);
+  tape.watch(none);
+  const Tensor y = layer_norm(x, {3}, weight), nothing = layer_norm(none, {0});
+  EXPECT_THAT(tape.gradient(y, y, {weight}, {.keep = true})[0].to_vector<double>(), ElementsAre(0, 0, 0));
+  EXPECT_EQ(tape.gradient(nothing, nothing, {none})[0].shape(), (Shape{2, 0}));
+}
+
+TEST(LayerNorm, HasAThirdDerivative) {
+  Generator generator(3);
+  const Tensor x = randn({2, 5}, generator, kDouble), weight = randn({5}, generator, kDouble);
+  const Tensor dy = randn({2, 5}, generator, kDouble);
+  // The first gradient, checked to second order: the third of layer_norm.
+  const auto slope = [&](const Tensor& x, const Tensor& weight) {
+    Tape tape;
+    tape.watch(x);
+    const Tensor y = layer_norm(x, {5}, weight);
+    return tape.gradient(y * y, dy, {x})[0];
+  };
+  const GradcheckReport report = gradcheck(slope, {x, weight});
+  EXPECT_TRUE(report) << report;
+}
+
+TEST(LayerNorm, ASequenceAloneHasTheSameBits) {
+  Generator generator(4);
+  const Ragged x = Ragged::from_lengths(randn({40, 33}, generator), {7, 0, 32, 1});
+  const Ragged y = layer_norm(x, {33});
+  for (std::int64_t s = 0; s < x.count(); ++s)
+    EXPECT_EQ(layer_norm(x[s], {33}).to_vector<float>(), y[s].to_vector<float>());
+}
+
+TEST(RmsNorm, TakesTheDtypesEpsilonUnlessToldOtherwise) {
+  EXPECT_EQ(rms_norm(tensor({0}), {1}).item(), 0);
+  EXPECT_FLOAT_EQ(static_cast<float>(rms_norm(tensor({0x1p-12}), {1}).item()),
+                  static_cast<float>(0x1p-12 / std::sqrt(0x1p-24 + 0x1p-23)));
+}
+
+TEST(GroupNorm, OfOneGroupIsLayerNormAndOfAllChannelsNormalisesEach) {
+  Generator generator(5);
+  const Tensor x = randn({3, 4, 7}, generator, kDouble);
+  EXPECT_EQ(group_norm(x, 1).to_vector<double>(), layer_norm(x, {4, 7}).to_vector<double>());
+  EXPECT_EQ(group_norm(x, 4).to_vector<double>(), layer_norm(x, {7}).to_vector<double>());
+}
+
+TEST(BatchNorm, MovesTheRunningStatisticsByTheUnbiasedVariance) {
+  const Tensor x = tensor({1, 10, 2, 10, 3, 10, 6, 10}, {4, 2}, kDouble);
+  const Tensor mean = tensor({0, 5}, kDouble), variance = tensor({1, 2}, kDouble);
+  const Tensor y = batch_norm(x, mean, variance, {}, {}, {.training = true, .momentum = 0.25});
+  const double biased = 14.0 / 4;
+  EXPECT_NEAR(y.to_vector<double>()[0], -2 / std::sqrt(biased + 1e-5), 1e-14);
+  EXPECT_EQ(y.to_vector<double>()[1], 0);
+  EXPECT_NEAR(mean.to_vector<double>()[0], 0.25 * 3, 1e-15);
+  EXPECT_NEAR(mean.to_vector<double>()[1], 0.75 * 5 + 0.25 * 10, 1e-15);
+  EXPECT_NEAR(variance.to_vector<double>()[0], 0.75 + 0.25 * 14 / 3, 1e-14);
+  EXPECT_NEAR(variance.to_vector<double>()[1], 0.75 * 2, 1e-15);
+}
+
+TEST(BatchNorm, KeepsTheDigitsOfASmallVariance) {
+  Generator generator(6);
+  const Tensor x = 1e-4 * randn({1000, 1}, generator) + 1.0, mean = zeros({1}), variance = zeros({1});
+  batch_norm(x, mean, variance, {}, {}, {.training = true, .momentum = 1});
+  double m = 0, v = 0;
+  for (const double value : x.to_vector<double>()) m += value / 1000;
+  for (const double value : x.to_vector<double>()) v += (value - m) * (value - m) / 999;
+  EXPECT_NEAR(variance.item() / v, 1, 1e-5);
+  EXPECT_NEAR(mean.item(), m, 1e-7);
+}
+
+TEST(BatchNorm, OfAnEmptyBatchLeavesTheRunningStatistics) {
+  const Tensor mean = ones({2}), variance = ones({2});
+  EXPECT_EQ(batch_norm(zeros({0, 2}), mean, variance, {}, {}, {.training = true}).shape(), (Shape{0, 2}));
+  EXPECT_EQ(batch_norm(Ragged::from_lengths(zeros({0, 2}), {0, 0}), mean, variance, {}, {}, {.training = true}).count(),
+            2);
+  EXPECT_THAT(mean.to_vector<double>(), Each(1));
+  EXPECT_THAT(variance.to_vector<double>(), Each(1));
+}
+
+TEST(BatchNorm, OutOfTrainingUsesAndKeepsTheRunningStatistics) {
+  const Tensor mean = tensor({1, 2}, kDouble), variance = tensor({4, 9}, kDouble);
+  const Tensor y = batch_norm(tensor({3, 5}, {1, 2}, kDouble), mean, variance, {}, {}, {.eps = 0});
+  EXPECT_NEAR(y.to_vector<double>()[0], 1, 1e-15);
+  EXPECT_NEAR(y.to_vector<double>()[1], 1, 1e-15);
+  EXPECT_EQ(mean.version(), 0u);
+}
+
+TEST(BatchNorm, OfARaggedCountsEveryRowOnce) {
+  Generator generator(8);
+  const Tensor x = randn({10, 3}, generator, kDouble);
+  EXPECT_EQ(
+      batch_norm(Ragged::from_lengths(x, {4, 0, 6}), {}, {}, {}, {}, {.training = true}).values().to_vector<double>(),
+      batch_norm(x, {}, {}, {}, {}, {.training = true}).to_vector<double>());
+}
+
+}  // namespace
+}  // namespace reel::test
