@@ -1,3 +1,267 @@
 #include "reel/ops/attention.h"
 
-namespace reel {}  // namespace reel
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/check.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/create.h"
+#include "reel/ops/matmul.h"
+#include "reel/ops/offsets.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/softmax.h"
+#include "reel/ops/unary.h"
+#include "reel/ops/views.h"
+
+namespace reel {
+
+namespace {
+
+using detail::Gradients;
+
+constexpr const char* kName = "scaled_dot_product_attention";
+
+// The operands as the backend takes them: [rows, heads, width], sequences one after the other.
+struct Operands {
+  Tensor q, k, v;
+  Offsets queries, keys;
+  Tensor mask = {};  // undefined, or [heads, queries, keys]
+  bool by_head;      // results and gradients have the rows of a head side by side in memory
+  bool causal;
+  double scale;
+
+  Attention attention() const {
+    return {
+        .queries = queries.segments(q.device()), .keys = keys.segments(k.device()), .causal = causal, .scale = scale};
+  }
+  const Array* mask_array() const { return mask.defined() ? &mask.array() : nullptr; }
+
+  // A new tensor [rows, heads, width].
+  Tensor room(std::int64_t rows, std::int64_t width) const {
+    const TensorOptions like{.dtype = q.dtype(), .device = q.device()};
+    const std::int64_t heads = q.shape()[1];
+    if (!by_head) return empty({rows, heads, width}, like);
+    return untaped([&] { return transpose(empty({heads, rows, width}, like), 0, 1); });
+  }
+};
+
+// x with neighbouring elements in its last axis; unrecorded.
+Tensor lined(const Tensor& x) { return x.shape()[2] == 1 || x.stride(2) == 1 ? x : detail::packed(x); }
+
+// --- composed of recorded ops, one sequence at a time, with all scores in memory ---------------------------------------
+
+// Sequence s of x [rows, heads, width] as [heads, length, width].
+Tensor sequence(const Tensor& x, const Offsets& offsets, std::int64_t s) {
+  return transpose(narrow(x, 0, offsets.span()[static_cast<std::size_t>(s)], offsets.length(s)), 0, 1);
+}
+
+// The probabilities [heads, queries, keys] of sequence s.
+Tensor probabilities(const Operands& in, std::int64_t s) {
+  const std::int64_t queries = in.queries.length(s), keys = in.keys.length(s);
+  Tensor scores = in.scale * matmul(sequence(in.q, in.queries, s), transpose(sequence(in.k, in.keys, s)));
+  if (in.mask.defined()) scores = scores + narrow(narrow(in.mask, 1, 0, queries), 2, 0, keys);
+  if (in.causal)
+    scores = scores + untaped([&] {
+               const Tensor last = unsqueeze(arange(queries), 1) + (keys - queries);
+               return log(cast(arange(keys) <= last, scores.dtype()));  // 0 or -inf
+             });
+  return softmax(scores, 2);
+}
+
+// [heads, length, width] of each sequence back to [rows, heads, width].
+Tensor joined(const Tensors& parts, const Tensor& like, std::int64_t width) {
+  if (parts.size() == 0)
+    return zeros({like.shape()[0], like.shape()[1], width}, {.dtype = like.dtype(), .device = like.device()});
+  Tensors rows;
+  for (const Tensor& part : parts) rows.push_back(transpose(part, 0, 1));
+  return concatenate(rows);
+}
+
+Tensor composed(const Operands& in) {
+  Tensors parts;
+  for (std::int64_t s = 0; s < in.queries.count(); ++s)
+    parts.push_back(matmul(probabilities(in, s), sequence(in.v, in.keys, s)));
+  return joined(parts, in.q, in.v.shape()[2]);
+}
+
+void recorded_gradients(Gradients& g, const Operands& in) {
+  Tensors dq, dk, dv;
+  for (std::int64_t s = 0; s < in.queries.count(); ++s) {
+    const Tensor p = probabilities(in, s), dy = sequence(g.dy(), in.queries, s);
+    const Tensor dp = matmul(dy, transpose(sequence(in.v, in.keys, s)));
+    const Tensor dscores = in.scale * p * (dp - sum(p * dp, 2, Keep::yes));
+    dq.push_back(matmul(dscores, sequence(in.k, in.keys, s)));
+    dk.push_back(matmul(transpose(dscores), sequence(in.q, in.queries, s)));
+    dv.push_back(matmul(transpose(p), dy));
+  }
+  g.add(0, joined(dq, in.q, in.q.shape()[2]));
+  g.add(1, joined(dk, in.k, in.k.shape()[2]));
+  g.add(2, joined(dv, in.v, in.v.shape()[2]));
+}
+
+// --- by the backend's kernels --------------------------------------------------------------------------------------------
+
+// y [query rows, heads, value width]
+Tensor attend(const Operands& in, SourceLocation where) {
+  if (in.mask.defined() && is_tracked(in.mask)) return composed(in);
+  Operands from = in;
+  for (Tensor* x : {&from.q, &from.k, &from.v}) *x = lined(*x);
+  Ops& ops = backend(in.q.device());
+  const Tensor y = from.room(in.queries.total(), in.v.shape()[2]);
+  const Tensor lse = empty({in.queries.total(), in.q.shape()[1]}, {.dtype = in.q.dtype(), .device = in.q.device()});
+  ops.attention(from.attention(), from.q.array(), from.k.array(), from.v.array(), from.mask_array(), y.array(),
+                lse.array());
+  if (detail::taping())
+    detail::record_op(kName, where, {&in.q, &in.k, &in.v}, y, {&in.q, &in.k, &in.v, &y, &in.mask},
+                      [in, from, y, lse, &ops](Gradients& g) {
+                        if (g.recording()) return recorded_gradients(g, in);
+                        const Tensor dy = lined(g.dy());
+                        const Tensor dq = from.room(in.queries.total(), in.q.shape()[2]);
+                        const Tensor dk = from.room(in.keys.total(), in.k.shape()[2]);
+                        const Tensor dv = from.room(in.keys.total(), in.v.shape()[2]);
+                        ops.attention_backward(from.attention(), from.q.array(), from.k.array(), from.v.array(),
+                                               from.mask_array(), y.array(), lse.array(), dy.array(), dq.array(),
+                                               dk.array(), dv.array());
+                        g.add(0, dq);
+                        g.add(1, dk);
+                        g.add(2, dv);
+                      });
+  return y;
+}
+
+// --- checks --------------------------------------------------------------------------------------------------------------
+
+void check_operands(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+                    SourceLocation where) {
+  check::floating(kName, "q", q, where);
+  check::like(kName, "k", k, "q", q, where);
+  check::like(kName, "v", v, "q", q, where);
+  if (options.scale && !std::isfinite(*options.scale))
+    throw Error(std::string(kName) + ": scale must be finite, got " + std::to_string(*options.scale), where);
+}
+
+[[noreturn]] void refuse_shapes(const char* form, const Tensor& q, const Tensor& k, const Tensor& v,
+                                SourceLocation where) {
+  throw ShapeError(std::string(kName) + ": q, k and v must have shapes " + form + ", got " + q.shape().str() + ", " +
+                       k.shape().str() + " and " + v.shape().str(),
+                   where);
+}
+
+double scale_of(const AttentionOptions& options, std::int64_t width) {
+  return options.scale.value_or(width > 0 ? 1 / std::sqrt(static_cast<double>(width)) : 1);
+}
+
+// The mask as numbers to add to the scores, of the rank of `scores` and each size that of `scores` or 1; recorded if it is
+// of numbers.
+Tensor additive(const Tensor& mask, const Tensor& q, const Shape& scores, SourceLocation where) {
+  if (!mask.defined()) return mask;
+  const Tensor added = mask.dtype() != bool8 ? mask : untaped([&] { return log(cast(mask, q.dtype())); });  // 0 or -inf
+  check::like(kName, "mask", added, "q", q, where);
+  bool fits = mask.rank() <= scores.rank();
+  Shape shape = scores;
+  for (int i = scores.rank() - 1, own = mask.rank() - 1; fits && i >= 0; --i, --own) {
+    shape[i] = own >= 0 ? mask.shape()[own] : 1;
+    fits = shape[i] == 1 || shape[i] == scores[i];
+  }
+  if (!fits)
+    throw ShapeError(std::string(kName) + ": mask must broadcast to " + scores.str() + ", got " + mask.shape().str(),
+                     where);
+  return reshape(added, shape, where);
+}
+
+std::int64_t product(const Shape& shape, int first, int last) {
+  std::int64_t size = 1;
+  for (int i = first; i < last; ++i) size *= shape[i];
+  return size;
+}
+
+// Axis i of x [..., rows, width] before the last two swapped with the rows: how a layer that splits its width into heads
+// stores them.
+bool stored_by_row(const Tensor& x) {
+  return x.rank() > 2 && untaped([&] { return transpose(x, -3, -2).is_contiguous(); });
+}
+
+Offsets equal_lengths(std::int64_t count, std::int64_t length) {
+  const std::vector<std::int64_t> lengths(static_cast<std::size_t>(count), length);
+  return Offsets(lengths);
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+                                    SourceLocation where) {
+  check_operands(q, k, v, options, where);
+  const int rank = q.rank(), leading = rank - 2;
+  bool fits = rank >= 2 && k.rank() == rank && v.rank() == rank;
+  for (int i = 0; fits && i < leading; ++i) fits = k.shape()[i] == q.shape()[i] && v.shape()[i] == q.shape()[i];
+  if (!fits || k.shape()[rank - 1] != q.shape()[rank - 1] || v.shape()[rank - 2] != k.shape()[rank - 2])
+    refuse_shapes("[..., queries, width], [..., keys, width] and [..., keys, value width]", q, k, v, where);
+  const std::int64_t queries = q.shape()[rank - 2], keys = k.shape()[rank - 2];
+  Shape scores = q.shape();
+  scores[rank - 1] = keys;
+  const Tensor mask = additive(options.mask, q, scores, where);
+
+  // Rows of all heads side by side: a batch is a list of sequences. Otherwise the batch is more heads of one sequence.
+  const bool by_row = stored_by_row(q) && stored_by_row(k) && stored_by_row(v) &&
+                      (!mask.defined() || product(mask.shape(), 0, leading - 1) == 1);
+  const std::int64_t heads = by_row ? q.shape()[leading - 1] : product(q.shape(), 0, leading);
+  const std::int64_t batch = by_row ? product(q.shape(), 0, leading - 1) : 1;
+  const auto rows_of = [&](const Tensor& x) {
+    const std::int64_t length = x.shape()[rank - 2], width = x.shape()[rank - 1];
+    if (by_row) return reshape(transpose(x, -3, -2, where), {batch * length, heads, width}, where);
+    return transpose(reshape(x, {heads, length, width}, where), 0, 1, where);
+  };
+  Operands in{.q = rows_of(q),
+              .k = rows_of(k),
+              .v = rows_of(v),
+              .queries = equal_lengths(batch, queries),
+              .keys = equal_lengths(batch, keys),
+              .by_head = !by_row,
+              .causal = options.causal,
+              .scale = scale_of(options, q.shape()[rank - 1])};
+  if (mask.defined()) {
+    const std::int64_t rows = mask.shape()[rank - 2], columns = mask.shape()[rank - 1];
+    Shape each = q.shape();
+    each[rank - 2] = rows;
+    each[rank - 1] = columns;
+    const bool shared = product(mask.shape(), 0, leading) == 1;
+    const Tensor by_heads = by_row || shared ? reshape(mask, {product(mask.shape(), 0, leading), rows, columns}, where)
+                                             : reshape(expand(mask, each, where), {heads, rows, columns}, where);
+    in.mask = expand(by_heads, {heads, queries, keys}, where);
+  }
+  const Tensor y = attend(in, where);
+  Shape shape = q.shape();
+  shape[rank - 1] = v.shape()[rank - 1];
+  if (!by_row) return reshape(transpose(y, 0, 1, where), shape, where);
+  std::swap(shape[rank - 3], shape[rank - 2]);
+  return transpose(reshape(y, shape, where), -3, -2, where);
+}
+
+Ragged scaled_dot_product_attention(const Ragged& q, const Ragged& k, const Ragged& v, const AttentionOptions& options,
+                                    SourceLocation where) {
+  check_operands(q.values(), k.values(), v.values(), options, where);
+  check::same_lengths(kName, k, v, where);
+  if (q.count() != k.count())
+    throw ShapeError(std::string(kName) + ": q and k must have as many sequences, got " + std::to_string(q.count()) +
+                         " and " + std::to_string(k.count()),
+                     where);
+  const Shape &qs = q.values().shape(), &ks = k.values().shape(), &vs = v.values().shape();
+  if (qs.rank() != 3 || ks.rank() != 3 || vs.rank() != 3 || ks[1] != qs[1] || vs[1] != qs[1] || ks[2] != qs[2])
+    refuse_shapes("[total, heads, width], [total, heads, width] and [total, heads, value width]", q.values(),
+                  k.values(), v.values(), where);
+  Operands in{.q = q.values(),
+              .k = k.values(),
+              .v = v.values(),
+              .queries = q.offsets(),
+              .keys = k.offsets(),
+              .by_head = false,
+              .causal = options.causal,
+              .scale = scale_of(options, qs[2])};
+  const Shape scores{qs[1], q.offsets().max_length(), k.offsets().max_length()};
+  if (options.mask.defined()) in.mask = expand(additive(options.mask, q.values(), scores, where), scores, where);
+  return q.with(attend(in, where));
+}
+
+}  // namespace reel
