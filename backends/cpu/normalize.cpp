@@ -7,7 +7,7 @@
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
 #include "reel/backends/cpu/segments.h"
-#include "reel/backends/cpu/vector_loops.h"
+#include "reel/backends/cpu/softmax_rows.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
@@ -34,20 +34,20 @@ struct Sums {
   }
 };
 
-/// K sums over a row at once: terms(lanes, i) is a Pack of them. The order depends on n alone.
+/// K sums over a row at once, of the terms f(acc, lanes, i) = acc + terms. The order depends on n alone.
 template <class T, int K, class F>
-REEL_INLINE Sums<T, K> sum_terms(int64_t n, F terms) {
+REEL_INLINE Sums<T, K> sum_terms(int64_t n, F f) {
   return pairwise(0, n, kLeafElements, [&](int64_t begin, int64_t end) {
     constexpr int64_t width = Vec<T>::width;
     Pack<T, K> a = Pack<T, K>::broadcast(0), b = a, c = a;
     int64_t i = begin;
     for (; i + 3 * width <= end; i += 3 * width) {
-      a = a + terms(AllLanes<T>{}, i);
-      b = b + terms(AllLanes<T>{}, i + width);
-      c = c + terms(AllLanes<T>{}, i + 2 * width);
+      a = f(a, AllLanes<T>{}, i);
+      b = f(b, AllLanes<T>{}, i + width);
+      c = f(c, AllLanes<T>{}, i + 2 * width);
     }
-    for (; i + width <= end; i += width) a = a + terms(AllLanes<T>{}, i);
-    if (i < end) b = b + terms(FirstLanes<T>(end - i), i);
+    for (; i + width <= end; i += width) a = f(a, AllLanes<T>{}, i);
+    if (i < end) b = f(b, FirstLanes<T>(end - i), i);
     const Pack<T, K> all = a + b + c;
     Sums<T, K> sums;
     for (int k = 0; k < K; ++k) sums.of[k] = reduce_add(all.v[k]);
@@ -73,31 +73,35 @@ REEL_INLINE RowStatistics<T> statistics_of(const T* x, int64_t n, bool center, T
   }
   const T first = x[0];
   const T above = sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) {
+    prefetch_next_row(x + i, n);
     return acc + existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(first));
   });
   const T mean = first + above / count;
-  const Sums<T, 2> sums = sum_terms<T, 2>(n, [=](auto lanes, int64_t i) {
+  const Sums<T, 2> sums = sum_terms<T, 2>(n, [=](const Pack<T, 2>& acc, auto lanes, int64_t i) {
     const Vec<T> d = existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(mean));
-    return Pack<T, 2>{{d, d * d}};
+    return Pack<T, 2>{{acc.v[0] + d, fma(d, d, acc.v[1])}};
   });
   const T rest = sums.of[0] / count;
   return {mean, rest, T(1) / scalar::sqrt(sums.of[1] / count - rest * rest + epsilon)};
 }
 
-/// (x - mean) rstd of one vector.
+/// (x - mean - rest) rstd of one vector.
 template <class T>
 struct Standardize {
-  T mean, rest, rstd;
+  T mean, rstd, rest;  // the rest times rstd, negated
+
+  explicit Standardize(const RowStatistics<T>& s) : mean(s.mean), rstd(s.rstd), rest(-s.rest * s.rstd) {}
   REEL_INLINE Vec<T> operator()(Vec<T> x) const {
-    return (x - Vec<T>::broadcast(mean) - Vec<T>::broadcast(rest)) * Vec<T>::broadcast(rstd);
+    return fma(x - Vec<T>::broadcast(mean), Vec<T>::broadcast(rstd), Vec<T>::broadcast(rest));
   }
 };
 
 template <class T>
 REEL_INLINE void write_row(const T* x, const RowStatistics<T>& s, const T* scale, const T* shift, T* y, int64_t n) {
-  const Standardize<T> standard{s.mean, s.rest, s.rstd};
+  const Standardize<T> standard(s);
   for_each_vector<T>(0, n, [=](auto lanes, int64_t i) {
     Vec<T> v = standard(lanes.load(x + i));
+    prefetch_next_row(y + i, n);
     if (scale != nullptr) v = v * lanes.load(scale + i);
     if (shift != nullptr) v = v + lanes.load(shift + i);
     lanes.store(y + i, v);
@@ -119,20 +123,24 @@ struct Backward {
   REEL_INLINE void row(int64_t r, T* dscale, T* dshift) const {
     const T *const from = x + r * n, *const grad = dy + r * n;
     const T center = mean == nullptr ? T(0) : mean[r], count = static_cast<T>(n), rate = rstd[r];
-    const Sums<T, 3> sums = sum_terms<T, 3>(n, [=, this](auto lanes, int64_t i) {
+    const Sums<T, 3> sums = sum_terms<T, 3>(n, [=, this](const Pack<T, 3>& acc, auto lanes, int64_t i) {
+      prefetch_next_row(from + i, n);
+      prefetch_next_row(grad + i, n);
       const Vec<T> g = scaled(lanes.load(grad + i), lanes, i);
       const Vec<T> d = existing(lanes, lanes.load(from + i) - Vec<T>::broadcast(center));
-      return Pack<T, 3>{{g, g * d, d}};
+      return Pack<T, 3>{{acc.v[0] + g, fma(g, d, acc.v[1]), acc.v[2] + d}};
     });
     const T rest = mean == nullptr ? T(0) : sums.of[2] / count;
-    const T mean_g = mean == nullptr ? T(0) : sums.of[0] / count;
-    const T mean_gx = (sums.of[1] - rest * sums.of[0]) * rate / count;
-    const Standardize<T> standard{center, rest, rate};
+    // dx = (g - mean(g) - xhat mean(g xhat)) rstd, without centering without mean(g)
+    const T shift = mean == nullptr ? T(0) : -sums.of[0] / count * rate;
+    const T slope = -(sums.of[1] - rest * sums.of[0]) * rate / count * rate;
+    const Standardize<T> standard({center, rest, rate});
     for_each_vector<T>(0, n, [=, this](auto lanes, int64_t i) {
       const Vec<T> dy_i = lanes.load(grad + i), xhat = standard(lanes.load(from + i));
       if (dx != nullptr) {
-        const Vec<T> g = scaled(dy_i, lanes, i) - Vec<T>::broadcast(mean_g) - xhat * Vec<T>::broadcast(mean_gx);
-        lanes.store(dx + r * n + i, g * Vec<T>::broadcast(rate));
+        const Vec<T> g = fma(scaled(dy_i, lanes, i), Vec<T>::broadcast(rate), Vec<T>::broadcast(shift));
+        prefetch_next_row(dx + r * n + i, n);
+        lanes.store(dx + r * n + i, fma(xhat, Vec<T>::broadcast(slope), g));
       }
       if (dscale != nullptr) lanes.store(dscale + i, fma(dy_i, xhat, lanes.load(dscale + i)));
       if (dshift != nullptr) lanes.store(dshift + i, dy_i + lanes.load(dshift + i));
