@@ -1,0 +1,138 @@
+// The kernels of normalisation and dropout: sizes around vectors and parts, what is left out, nothing written beside.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "reel/tests/kernels/arrays.h"
+
+namespace reel {
+namespace {
+
+using std::int64_t;
+using test::TestArray;
+
+template <class T>
+const Array* pointer(const TestArray<T>& x, bool there) {
+  return there ? &x.array() : nullptr;
+}
+
+template <class T>
+class NormalizeKernel : public testing::Test {};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(NormalizeKernel, Types);
+
+const Shape kMatrices[] = {{0, 3}, {3, 0}, {1, 1}, {2, 31}, {33, 32}, {257, 33}, {1025, 7}, {130, 1025}, {3, 20000}};
+
+// A row's mean and 1 / sqrt(variance + epsilon), in long double.
+template <class T>
+std::pair<long double, long double> statistics(const TestArray<T>& x, int64_t r, int64_t n, bool center, double eps) {
+  long double mean = 0, variance = 0;
+  for (int64_t i = 0; i < n && center; ++i) mean += static_cast<long double>(x[r * n + i]) / n;
+  for (int64_t i = 0; i < n; ++i) variance += (x[r * n + i] - mean) * (x[r * n + i] - mean) / n;
+  return {mean, 1 / std::sqrt(variance + eps)};
+}
+
+TYPED_TEST(NormalizeKernel, WritesRowsAndTheirStatistics) {
+  using T = TypeParam;
+  const double epsilon = std::numeric_limits<T>::epsilon();
+  for (const Shape& shape : kMatrices)
+    for (const bool center : {true, false})
+      for (const bool affine : {true, false}) {
+        const int64_t rows = shape[0], n = shape[1];
+        const auto x = test::random_array<T>(shape, 1), scale = test::random_array<T>({n}, 2);
+        const auto shift = test::random_array<T>({n}, 3);
+        TestArray<T> y(shape), mean(Shape{rows}), rstd(Shape{rows});
+        test::cpu().normalize(x, center, 1e-5, pointer(scale, affine), pointer(shift, affine), y, pointer(mean, center),
+                              rstd);
+        EXPECT_TRUE(y.margins_intact() && mean.margins_intact() && rstd.margins_intact());
+        for (int64_t r = 0; r < rows && n > 0; ++r) {
+          const auto [m, s] = statistics(x, r, n, center, 1e-5);
+          if (center) {
+            ASSERT_NEAR(mean[r], m, 16 * epsilon);
+          }
+          ASSERT_NEAR(rstd[r] / s, 1, 16 * epsilon);
+          for (int64_t i = 0; i < n; ++i) {
+            const long double expected = (x[r * n + i] - m) * s * (affine ? scale[i] : 1) + (affine ? shift[i] : 0);
+            ASSERT_NEAR(y[r * n + i], expected, 64 * epsilon) << shape.str() << " row " << r << " element " << i;
+          }
+        }
+      }
+}
+
+TYPED_TEST(NormalizeKernel, BackwardGivesTheSameWhateverElseIsWanted) {
+  using T = TypeParam;
+  const double epsilon = std::numeric_limits<T>::epsilon();
+  for (const Shape& shape : kMatrices)
+    for (const bool center : {true, false}) {
+      const int64_t rows = shape[0], n = shape[1];
+      const auto x = test::random_array<T>(shape, 4), dy = test::random_array<T>(shape, 5);
+      const auto scale = test::random_array<T>({n}, 6);
+      TestArray<T> y(shape), mean(Shape{rows}), rstd(Shape{rows});
+      test::cpu().normalize(x, center, 1e-5, &scale.array(), nullptr, y, pointer(mean, center), rstd);
+      TestArray<T> dx(shape), dscale(Shape{n}), dshift(Shape{n});
+      test::cpu().normalize_backward(x, center, &scale.array(), pointer(mean, center), rstd, dy, &dx.array(),
+                                     &dscale.array(), &dshift.array());
+      EXPECT_TRUE(dx.margins_intact() && dscale.margins_intact() && dshift.margins_intact());
+      for (const bool wants_scale : {true, false}) {
+        TestArray<T> one(shape), other(Shape{n});
+        test::cpu().normalize_backward(x, center, &scale.array(), pointer(mean, center), rstd, dy, &one.array(),
+                                       pointer(other, wants_scale), pointer(other, !wants_scale));
+        EXPECT_TRUE(test::same_bits(one, dx));
+        EXPECT_TRUE(test::same_bits(other, wants_scale ? dscale : dshift));
+        test::cpu().normalize_backward(x, center, &scale.array(), pointer(mean, center), rstd, dy, nullptr,
+                                       pointer(other, wants_scale), pointer(other, !wants_scale));
+        EXPECT_TRUE(test::same_bits(other, wants_scale ? dscale : dshift));
+      }
+      for (int64_t i = 0; i < n; ++i) {
+        long double expected_scale = 0, expected_shift = 0;
+        for (int64_t r = 0; r < rows; ++r) {
+          const auto [m, s] =
+              i == 0 || rows * n < 10000 ? statistics(x, r, n, center, 1e-5) : std::pair<long double, long double>();
+          expected_scale += dy[r * n + i] * (x[r * n + i] - m) * s;
+          expected_shift += dy[r * n + i];
+        }
+        ASSERT_NEAR(dshift[i], expected_shift, epsilon * 64 * (1 + static_cast<double>(rows)));
+        if (i == 0 || rows * n < 10000) {
+          ASSERT_NEAR(dscale[i], expected_scale, epsilon * 64 * (1 + static_cast<double>(rows)));
+        }
+      }
+    }
+}
+
+TYPED_TEST(NormalizeKernel, GradientsOfScaleAndShiftDoNotDependOnThreads) {
+  using T = TypeParam;
+  const Shape shape{1025, 129};
+  const auto x = test::random_array<T>(shape, 7), dy = test::random_array<T>(shape, 8);
+  TestArray<T> y(shape), mean(Shape{1025}), rstd(Shape{1025}), first(Shape{129}), first_shift(Shape{129});
+  for (const int threads : test::kThreadCounts) {
+    const test::Threads scope(threads);
+    TestArray<T> dx(shape), dscale(Shape{129}), dshift(Shape{129});
+    test::cpu().normalize(x, true, 1e-5, nullptr, nullptr, y, &mean.array(), rstd);
+    test::cpu().normalize_backward(x, true, nullptr, &mean.array(), rstd, dy, &dx.array(), &dscale.array(),
+                                   &dshift.array());
+    if (threads == 1) {
+      first = dscale;
+      first_shift = dshift;
+    }
+    EXPECT_TRUE(test::same_bits(dscale, first));
+    EXPECT_TRUE(test::same_bits(dshift, first_shift));
+  }
+}
+
+TYPED_TEST(NormalizeKernel, DropoutWritesItsElementsOnly) {
+  using T = TypeParam;
+  for (const int64_t n : test::kSizes) {
+    const auto x = test::random_array<T>({n}, 9);
+    TestArray<T> y(Shape{n}), uniform(Shape{n});
+    const PhiloxState state{5, 6, 7};
+    test::cpu().dropout(x, 0.25, state, y);
+    test::cpu().random(RandomOp::uniform, uniform, state);
+    EXPECT_TRUE(y.margins_intact());
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(y[i], uniform[i] >= T(0.25) ? x[i] * T(1 / 0.75) : T(0)) << i;
+  }
+}
+
+}  // namespace
+}  // namespace reel
