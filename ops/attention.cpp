@@ -184,8 +184,8 @@ bool stored_by_row(const Tensor& x) {
 }
 
 Offsets equal_lengths(std::int64_t count, std::int64_t length) {
-  const std::vector<std::int64_t> lengths(static_cast<std::size_t>(count), length);
-  return Offsets(lengths);
+  const Tensor lengths = untaped([&] { return full({count}, length, {.dtype = i64}); });
+  return Offsets(lengths.data<std::int64_t>());
 }
 
 }  // namespace

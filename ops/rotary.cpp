@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <string>
-#include <vector>
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
@@ -41,16 +40,16 @@ Tensor turned(const Tensor& x, const Turn& turn, SourceLocation where) {
   return y;
 }
 
-// Checks, and turns rows by their positions, which stand along axis `axis`.
-Tensor rotated(const Tensor& x, int axis, const std::vector<std::int64_t>& positions, const RotaryOptions& options,
-               SourceLocation where) {
+// Turns rows by their positions (f64), which stand along axis `axis` of x.
+Tensor rotated(const Tensor& x, int axis, const Tensor& positions, const RotaryOptions& options, SourceLocation where) {
   const Turn turn = untaped([&] {
-    const auto width = static_cast<double>(x.shape().back());
-    std::vector<double> rates;
-    for (double i = 0; i < width; i += 2) rates.push_back(std::pow(options.theta, -i / width));
-    Shape shape{static_cast<std::int64_t>(positions.size())};
-    for (int i = axis + 1; i < x.rank(); ++i) shape.push_back(1);
-    const Tensor angles = reshape(cast(from_vector(positions), f64), shape) * from_vector(rates);
+    const std::int64_t half = x.shape().back() / 2;
+    Tensor rates = empty({half}, {.dtype = f64});
+    double i = 0;
+    for (double& rate : rates.mutable_data<double>()) rate = std::pow(options.theta, -i++ / static_cast<double>(half));
+    Shape shape{positions.size()};
+    for (int k = axis + 1; k < x.rank(); ++k) shape.push_back(1);
+    const Tensor angles = reshape(positions + static_cast<double>(options.offset), shape) * rates;
     const auto as_x = [&](const Tensor& t) { return to(cast(t, x.dtype()), x.device()); };
     return Turn{as_x(cos(angles)), as_x(sin(angles)), options.interleaved};
   });
@@ -69,16 +68,15 @@ void check_rows(const Tensor& x, const char* form, const RotaryOptions& options,
 
 Tensor rotary(const Tensor& x, RotaryOptions options, SourceLocation where) {
   check_rows(x, "[..., length, width]", options, where);
-  std::vector<std::int64_t> positions(static_cast<std::size_t>(x.shape()[x.rank() - 2]));
-  for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = options.offset + static_cast<std::int64_t>(i);
-  return rotated(x, x.rank() - 2, positions, options, where);
+  return rotated(x, x.rank() - 2, arange(x.shape()[x.rank() - 2], {.dtype = f64}), options, where);
 }
 
 Ragged rotary(const Ragged& x, RotaryOptions options, SourceLocation where) {
   check_rows(x.values(), "[total, ..., width]", options, where);
-  std::vector<std::int64_t> positions;
+  Tensor positions = empty({x.total()}, {.dtype = f64});
+  double* position = positions.mutable_data<double>().data();
   for (std::int64_t s = 0; s < x.count(); ++s)
-    for (std::int64_t i = 0; i < x.length(s); ++i) positions.push_back(options.offset + i);
+    for (std::int64_t i = 0; i < x.length(s); ++i) *position++ = static_cast<double>(i);
   return x.with(rotated(x.values(), 0, positions, options, where));
 }
 

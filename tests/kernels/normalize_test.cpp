@@ -101,6 +101,41 @@ TYPED_TEST(NormalizeKernel, BackwardGivesTheSameWhateverElseIsWanted) {
     }
 }
 
+// The rounded mean that backward is given is off by as much as a twentieth of the deviation.
+TYPED_TEST(NormalizeKernel, BackwardKeepsItsDigitsUnderALargeMean) {
+  using T = TypeParam;
+  const int64_t rows = 5, n = 67;
+  const double size = sizeof(T) == 4 ? 1e4 : 1e12;
+  TestArray<T> x({rows, n}), y({rows, n}), dx({rows, n}), mean(Shape{rows}), rstd(Shape{rows});
+  TestArray<T> dscale(Shape{n}), dshift(Shape{n});
+  const auto dy = test::random_array<T>({rows, n}, 11);
+  const auto noise = test::random_array<double>({rows, n}, 10);
+  for (int64_t i = 0; i < x.size(); ++i) x.set(i, static_cast<T>(size + size * 1e-6 * noise[i]));
+  test::cpu().normalize(x, true, 1e-12, nullptr, nullptr, y, &mean.array(), rstd);
+  test::cpu().normalize_backward(x, true, nullptr, &mean.array(), rstd, dy, &dx.array(), &dscale.array(),
+                                 &dshift.array());
+  const double bound = 32 * static_cast<double>(std::numeric_limits<T>::epsilon());
+  std::vector<long double> expected_scale(n);
+  for (int64_t r = 0; r < rows; ++r) {
+    long double m = 0, variance = 0, mean_dy = 0, mean_dyy = 0;
+    const auto off = [&](int64_t i) { return static_cast<long double>(x[r * n + i]) - x[r * n]; };  // exact
+    for (int64_t i = 0; i < n; ++i) m += off(i) / n;
+    for (int64_t i = 0; i < n; ++i) variance += (off(i) - m) * (off(i) - m) / n;
+    const long double s = 1 / std::sqrt(variance + 1e-12L);
+    for (int64_t i = 0; i < n; ++i) {
+      mean_dy += static_cast<long double>(dy[r * n + i]) / n;
+      mean_dyy += dy[r * n + i] * (off(i) - m) * s / n;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const long double xhat = (off(i) - m) * s;
+      ASSERT_NEAR(y[r * n + i], xhat, bound);
+      ASSERT_NEAR(dx[r * n + i] / s, dy[r * n + i] - mean_dy - xhat * mean_dyy, bound);
+      expected_scale[static_cast<std::size_t>(i)] += dy[r * n + i] * xhat;
+    }
+  }
+  for (int64_t i = 0; i < n; ++i) ASSERT_NEAR(dscale[i], expected_scale[static_cast<std::size_t>(i)], 8 * bound);
+}
+
 TYPED_TEST(NormalizeKernel, GradientsOfScaleAndShiftDoNotDependOnThreads) {
   using T = TypeParam;
   const Shape shape{1025, 129};

@@ -202,16 +202,24 @@ TEST(RaggedAttention, ASequenceAloneHasTheSameBitsAsInABatchForAnyNumberOfThread
   set_num_threads(before);
 }
 
-TEST(RaggedAttention, IsPaddedAttentionWithAMask) {
+TEST(RaggedAttention, IsPaddedAttentionWithAMaskForRandomLengths) {
   Generator generator(5);
-  const Ragged q = random_sequences({3, 0, 6}, 2, 4, generator, f64),
-               k = random_sequences({5, 2, 1}, 2, 4, generator, f64);
-  const Ragged v = random_sequences({5, 2, 1}, 2, 3, generator, f64);
-  const auto padded = [](const Ragged& x) { return transpose(to_padded(x), 1, 2); };  // [n, heads, longest, width]
-  const Tensor lengths = tensor({5, 2, 1}, {3, 1, 1, 1}, {.dtype = i64});
-  const Tensor y = attention(padded(q), padded(k), padded(v), {.mask = arange(5) < lengths});
-  EXPECT_THAT(attention(q, k, v).values().to_vector<double>(),
-              Pointwise(IsClose(), from_padded(transpose(y, 1, 2), {3, 0, 6}).values().to_vector<double>()));
+  for (int round = 0; round < 20; ++round) {
+    std::vector<std::int64_t> queries, keys;
+    for (std::int64_t s = generator.below(6); s >= 0; --s) {
+      queries.push_back(generator.below(3) == 0 ? 0 : generator.below(150));
+      keys.push_back(generator.below(3) == 0 ? 0 : generator.below(150));
+    }
+    const auto values = [&](const std::vector<std::int64_t>& lengths, std::int64_t width) {
+      return Ragged::from_lengths(randn({Offsets(lengths).total(), 2, width}, generator, kDouble), lengths);
+    };
+    const Ragged q = values(queries, 4), k = values(keys, 4), v = values(keys, 3);
+    const auto padded = [](const Ragged& x) { return transpose(to_padded(x), 1, 2); };  // [n, heads, longest, width]
+    const Tensor lengths = from_vector(keys, {keys.size(), 1, 1, 1});
+    const Tensor y = attention(padded(q), padded(k), padded(v), {.mask = arange(k.offsets().max_length()) < lengths});
+    EXPECT_THAT(attention(q, k, v).values().to_vector<double>(),
+                Pointwise(IsClose(), from_padded(transpose(y, 1, 2), queries).values().to_vector<double>()));
+  }
 }
 
 TEST(RaggedAttention, OfNoSequencesAndOfEmptyOnesHasGradients) {
