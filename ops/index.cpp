@@ -1,3 +1,259 @@
 #include "reel/ops/index.h"
 
-namespace reel {}  // namespace reel
+#include <algorithm>
+#include <string>
+
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/check.h"
+#include "reel/ops/create.h"
+#include "reel/ops/offsets.h"
+#include "reel/ops/rows.h"
+#include "reel/ops/views.h"
+
+namespace reel {
+
+namespace {
+
+using detail::Block;
+using detail::Gradients;
+using detail::packed;
+using detail::record_op;
+using detail::taping;
+
+// ShapeError unless `name` has x's shape, but for `axis`.
+void check_around(const char* op, const char* name, const Tensor& index, const Tensor& x, int axis,
+                  SourceLocation where) {
+  bool fits = index.rank() == x.rank();
+  for (int i = 0; fits && i < x.rank(); ++i) fits = i == axis || index.shape()[i] == x.shape()[i];
+  if (!fits)
+    throw ShapeError(std::string(op) + ": " + name + " must have the shape of x, " + x.shape().str() +
+                         ", but for axis " + std::to_string(axis) + ", got " + index.shape().str(),
+                     where);
+}
+
+void check_mask(const char* op, const Tensor& mask, const Tensor& x, SourceLocation where) {
+  check::defined(op, "mask", mask, where);
+  if (mask.dtype() != bool8)
+    throw DTypeError(std::string(op) + ": mask must be bool8, got " + name_of(mask.dtype()), where);
+  if (!(mask.device() == x.device()))
+    throw DeviceError(
+        std::string(op) + ": mask must be on " + x.device().name() + " like x, got " + mask.device().name(), where);
+}
+
+Tensor gathered(const char* op, const Tensor& x, int axis, const Tensor& at, SourceLocation where) {
+  Tensor y = empty(at.shape(), {.dtype = x.dtype(), .device = x.device()});
+  backend(x.device()).gather(packed(x).array(), at.array(), axis, y.array());
+  detail::record_gather(op, where, x, y, axis, at);
+  return y;
+}
+
+Tensor scattered(const Tensor& x, int axis, const Tensor& at, const Tensor& src, SourceLocation where) {
+  check::floating("scatter_add", "x", x, where);
+  check::like("scatter_add", "src", src, "x", x, where);
+  check::shape("scatter_add", "src", src, at.shape(), where);
+  Tensor y = detail::copied(x, x.dtype());
+  backend(x.device()).scatter_add(packed(src).array(), at.array(), axis, y.array());
+  if (taping())
+    record_op("scatter_add", where, {&x, &src}, y, {&at}, [axis, at](Gradients& g) {
+      if (g.needs(0)) g.add(0, g.dy());
+      if (g.needs(1)) g.add(1, gathered("gather", g.dy(), axis, at, SourceLocation{}));
+    });
+  return y;
+}
+
+// The rows of x that an index, as in gather, counts from the first of each sequence.
+Tensor row_index(const char* op, const Ragged& x, const Ragged& index, SourceLocation where) {
+  check::defined(op, "x", x.values(), where);
+  check::index(op, "index", index.values(), where);
+  check_around(op, "index", index.values(), x.values(), 0, where);
+  return detail::rows_in_sequences(op, index, x, where);
+}
+
+// Sequences made of blocks of x's rows, one block each.
+Ragged sequences_of(const char* op, const Tensor& x, std::span<const Block> blocks, SourceLocation where) {
+  std::vector<std::int64_t> lengths;
+  for (const Block& block : blocks) lengths.push_back(block.length);
+  return Ragged::from_lengths(detail::take_blocks(op, x, blocks, where), lengths, where);
+}
+
+// ShapeError unless there is a part, and each has values.
+void check_parts(const char* op, const std::vector<Ragged>& parts, SourceLocation where) {
+  if (parts.empty()) throw ShapeError(std::string(op) + ": at least one Ragged is needed, got none", where);
+  for (const Ragged& part : parts) check::defined(op, "each part", part.values(), where);
+}
+
+Tensor joined_values(const std::vector<Ragged>& parts, int axis, SourceLocation where) {
+  Tensors values;
+  for (const Ragged& part : parts) values.push_back(part.values());
+  return concatenate(values, axis, where);
+}
+
+}  // namespace
+
+Tensor gather(const Tensor& x, int axis, const Tensor& index, SourceLocation where) {
+  check::defined("gather", "x", x, where);
+  axis = check::axis("gather", axis, x.rank(), where);
+  check::index("gather", "index", index, where);
+  check_around("gather", "index", index, x, axis, where);
+  return gathered("gather", x, axis, detail::checked_index("gather", index, x.shape()[axis], x, where), where);
+}
+
+Ragged gather(const Ragged& x, const Ragged& index, SourceLocation where) {
+  return index.with(gathered("gather", x.values(), 0, row_index("gather", x, index, where), where));
+}
+
+Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& src, SourceLocation where) {
+  check::defined("scatter_add", "x", x, where);
+  axis = check::axis("scatter_add", axis, x.rank(), where);
+  check::index("scatter_add", "index", index, where);
+  check_around("scatter_add", "index", index, x, axis, where);
+  const Tensor at = detail::checked_index("scatter_add", index, x.shape()[axis], x, where);
+  return scattered(x, axis, at, src, where);
+}
+
+Ragged scatter_add(const Ragged& x, const Ragged& index, const Ragged& src, SourceLocation where) {
+  check::same_lengths("scatter_add", index, src, where);
+  return x.with(scattered(x.values(), 0, row_index("scatter_add", x, index, where), src.values(), where));
+}
+
+Tensor index_select(const Tensor& x, int axis, const Tensor& index, SourceLocation where) {
+  check::defined("index_select", "x", x, where);
+  axis = check::axis("index_select", axis, x.rank(), where);
+  check::index("index_select", "index", index, where);
+  check::rank("index_select", "index", index, 1, "[n]", where);
+  const std::int64_t size = x.shape()[axis];
+  const Tensor at = detail::checked_index("index_select", index, size, x, where);
+  if (axis == 0) return detail::take_rows("index_select", x, at, where);
+  // As rows of [outer size, inner], so that a row is what lies behind the axis.
+  std::int64_t outer = 1, inner = 1;
+  for (int i = 0; i < axis; ++i) outer *= x.shape()[i];
+  for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
+  const Tensor rows =
+      untaped([&] { return unsqueeze(arange(outer, {.dtype = i64, .device = x.device()}), 1) * size + at; });
+  Shape shape = x.shape();
+  shape[axis] = at.size();
+  return reshape(detail::take_rows("index_select", reshape(x, {outer * size, inner}, where), rows, where), shape,
+                 where);
+}
+
+Ragged index_select(const Ragged& x, int axis, const Tensor& index, SourceLocation where) {
+  check::defined("index_select", "x", x.values(), where);
+  if (check::axis("index_select", axis, x.values().rank(), where) == 0)
+    throw ShapeError("index_select: the axis of a Ragged must lie behind the rows' axis 0; rows take a Ragged index",
+                     where);
+  return x.with(index_select(x.values(), axis, index, where));
+}
+
+Ragged index_select(const Ragged& x, const Ragged& index, SourceLocation where) {
+  check::defined("index_select", "x", x.values(), where);
+  check::rank("index_select", "index", index.values(), 1, "[total]", where);
+  const Tensor rows = detail::rows_in_sequences("index_select", index, x, where);
+  return index.with(detail::take_rows("index_select", x.values(), rows, where));
+}
+
+Tensor masked_select(const Tensor& x, const Tensor& mask, SourceLocation where) {
+  check::defined("masked_select", "x", x, where);
+  check_mask("masked_select", mask, x, where);
+  const Shape shape = check::broadcast("masked_select", x.shape(), mask.shape(), where);
+  const Tensor at = detail::positions(detail::broadcast_view(mask, shape));
+  const Tensor all = x.shape() == shape ? x : expand(x, shape, where);
+  return detail::take_rows("masked_select", reshape(all, {shape.size()}, where), at, where);
+}
+
+Ragged masked_select(const Ragged& x, const Ragged& mask, SourceLocation where) {
+  check::defined("masked_select", "x", x.values(), where);
+  check_mask("masked_select", mask.values(), x.values(), where);
+  check::rank("masked_select", "mask", mask.values(), 1, "[total]", where);
+  check::same_lengths("masked_select", x, mask, where);
+  const Tensor at = detail::positions(mask.values());
+  std::vector<std::int64_t> lengths;
+  const std::vector<std::int64_t> rows = at.to_vector<std::int64_t>();
+  auto row = rows.begin();
+  for (const std::int64_t end : x.offsets().span().subspan(1)) {
+    const auto behind = std::lower_bound(row, rows.end(), end);
+    lengths.push_back(behind - row);
+    row = behind;
+  }
+  return Ragged::from_lengths(detail::take_rows("masked_select", x.values(), at, where), lengths, where);
+}
+
+Ragged take(const Ragged& x, std::span<const std::int64_t> sequences, SourceLocation where) {
+  check::defined("take", "x", x.values(), where);
+  std::vector<Block> blocks;
+  for (std::int64_t s : sequences) {
+    if (s < -x.count() || s >= x.count())
+      throw IndexError("take: sequences must be in [-" + std::to_string(x.count()) + ", " + std::to_string(x.count()) +
+                           "), got " + std::to_string(s) + " at position " + std::to_string(blocks.size()),
+                       where);
+    if (s < 0) s += x.count();
+    blocks.push_back({x.offsets().span()[static_cast<std::size_t>(s)], x.length(s)});
+  }
+  return sequences_of("take", x.values(), blocks, where);
+}
+
+Ragged take(const Ragged& x, std::initializer_list<std::int64_t> sequences, SourceLocation where) {
+  return take(x, std::span(sequences.begin(), sequences.size()), where);
+}
+
+Ragged slice(const Ragged& x, std::span<const std::int64_t> begins, std::span<const std::int64_t> ends,
+             SourceLocation where) {
+  check::defined("slice", "x", x.values(), where);
+  const auto count = static_cast<std::size_t>(x.count());
+  if (begins.size() != count || ends.size() != count)
+    throw ShapeError("slice: a begin and an end are needed for each of the " + std::to_string(count) +
+                         " sequences, got " + std::to_string(begins.size()) + " and " + std::to_string(ends.size()),
+                     where);
+  std::vector<Block> blocks;
+  for (std::size_t s = 0; s < count; ++s) {
+    const std::int64_t length = x.length(static_cast<std::int64_t>(s));
+    const auto clipped = [length](std::int64_t i) {
+      return std::clamp<std::int64_t>(i < 0 ? i + length : i, 0, length);
+    };
+    const std::int64_t begin = clipped(begins[s]);
+    blocks.push_back({x.offsets().span()[s] + begin, std::max<std::int64_t>(clipped(ends[s]) - begin, 0)});
+  }
+  return sequences_of("slice", x.values(), blocks, where);
+}
+
+Ragged slice(const Ragged& x, std::int64_t begin, std::int64_t end, SourceLocation where) {
+  const auto count = static_cast<std::size_t>(x.count());
+  return slice(x, std::vector(count, begin), std::vector(count, end), where);
+}
+
+Ragged concatenate(const std::vector<Ragged>& parts, int axis, SourceLocation where) {
+  check_parts("concatenate", parts, where);
+  const Ragged& first = parts[0];
+  axis = check::axis("concatenate", axis, first.values().rank(), where);
+  if (axis > 0) {
+    for (const Ragged& part : parts) check::same_lengths("concatenate", part, first, where);
+    return first.with(joined_values(parts, axis, where));
+  }
+  for (const Ragged& part : parts)
+    if (part.count() != first.count())
+      throw ShapeError("concatenate: all parts must have as many sequences, got " + std::to_string(first.count()) +
+                           " and " + std::to_string(part.count()),
+                       where);
+  std::vector<Block> blocks;
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t s = 0; s < first.count(); ++s) {
+    std::int64_t length = 0, before = 0;
+    for (const Ragged& part : parts) {
+      blocks.push_back({before + part.offsets().span()[static_cast<std::size_t>(s)], part.length(s)});
+      before += part.total();
+      length += part.length(s);
+    }
+    lengths.push_back(length);
+  }
+  return Ragged::from_lengths(detail::take_blocks("concatenate", joined_values(parts, 0, where), blocks, where),
+                              lengths, where);
+}
+
+Ragged concatenate_batches(const std::vector<Ragged>& parts, SourceLocation where) {
+  check_parts("concatenate_batches", parts, where);
+  std::vector<std::int64_t> lengths;
+  for (const Ragged& part : parts)
+    for (std::int64_t s = 0; s < part.count(); ++s) lengths.push_back(part.length(s));
+  return Ragged::from_lengths(joined_values(parts, 0, where), lengths, where);
+}
+
+}  // namespace reel
