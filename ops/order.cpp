@@ -1,3 +1,124 @@
 #include "reel/ops/order.h"
 
-namespace reel {}  // namespace reel
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/check.h"
+#include "reel/ops/create.h"
+#include "reel/ops/index.h"
+#include "reel/ops/rows.h"
+#include "reel/ops/views.h"
+
+namespace reel {
+
+namespace {
+
+using detail::packed;
+using detail::taping;
+
+void check_sortable(const char* op, const Tensor& x, SourceLocation where) {
+  check::defined(op, "x", x, where);
+  if (x.dtype() == u8 || x.dtype() == bool8)
+    throw DTypeError(std::string(op) + ": x must be f32, f64, i32 or i64, got " + name_of(x.dtype()), where);
+}
+
+Sorted first_of(const char* op, const Tensor& x, std::int64_t k, int axis, Order order, SourceLocation where) {
+  Shape shape = x.shape();
+  shape[axis] = k;
+  Sorted result{empty(shape, {.dtype = x.dtype(), .device = x.device()}),
+                empty(shape, {.dtype = i64, .device = x.device()})};
+  backend(x.device())
+      .sort(packed(x).array(), axis, order == Order::descending, result.values.array(), result.which.array());
+  detail::record_gather(op, where, x, result.values, axis, result.which);
+  return result;
+}
+
+RaggedSorted sorted_rows(const char* op, const Ragged& x, Order order, SourceLocation where) {
+  const Tensor& values = x.values();
+  check_sortable(op, values, where);
+  const Ragged sorted = x.with(empty_like(values)),
+               which = x.with(empty(values.shape(), {.dtype = i64, .device = x.device()}));
+  backend(x.device())
+      .segment_sort(packed(values).array(), x.segments(), order == Order::descending, sorted.values().array(),
+                    which.values().array());
+  if (taping() && is_floating(x.dtype()))
+    detail::record_gather(op, where, values, sorted.values(), 0, detail::rows_in_sequences(op, which, x, where));
+  return {sorted, which};
+}
+
+}  // namespace
+
+Sorted sort(const Tensor& x, int axis, Order order, SourceLocation where) {
+  check_sortable("sort", x, where);
+  axis = check::axis("sort", axis, x.rank(), where);
+  return first_of("sort", x, x.shape()[axis], axis, order, where);
+}
+
+RaggedSorted sort(const Ragged& x, Order order, SourceLocation where) { return sorted_rows("sort", x, order, where); }
+
+Tensor argsort(const Tensor& x, int axis, Order order, SourceLocation where) {
+  check_sortable("argsort", x, where);
+  axis = check::axis("argsort", axis, x.rank(), where);
+  return untaped([&] { return first_of("argsort", x, x.shape()[axis], axis, order, where).which; });
+}
+
+Ragged argsort(const Ragged& x, Order order, SourceLocation where) {
+  return untaped([&] { return sorted_rows("argsort", x, order, where).which; });
+}
+
+Sorted topk(const Tensor& x, std::int64_t k, int axis, Order order, SourceLocation where) {
+  check_sortable("topk", x, where);
+  axis = check::axis("topk", axis, x.rank(), where);
+  if (k < 0 || k > x.shape()[axis])
+    throw ShapeError("topk: k must be in [0, " + std::to_string(x.shape()[axis]) + "] for axis " +
+                         std::to_string(axis) + ", got " + std::to_string(k),
+                     where);
+  return first_of("topk", x, k, axis, order, where);
+}
+
+RaggedSorted topk(const Ragged& x, std::int64_t k, Order order, SourceLocation where) {
+  if (k < 0) throw ShapeError("topk: k must be at least 0, got " + std::to_string(k), where);
+  const RaggedSorted all = sorted_rows("topk", x, order, where);
+  return {slice(all.values, 0, k, where), slice(all.which, 0, k, where)};
+}
+
+Unique unique(const Tensor& x, SourceLocation where) {
+  check_sortable("unique", x, where);
+  return untaped([&] {
+    const Tensor flat = reshape(x, {x.size()}, where);
+    const auto [sorted, which] = first_of("unique", flat, x.size(), 0, Order::ascending, where);
+    // Where an element differs from the one before it. The first does from none.
+    Tensor begins = arange(std::min<std::int64_t>(x.size(), 1), {.dtype = i64, .device = x.device()});
+    if (x.size() > 1)
+      begins = concatenate({begins, detail::positions(slice(sorted, 0, 1, x.size()) != slice(sorted, 0, 0, -1)) + 1});
+    // Which of them each element is: counted on the host, that waits for their number anyway.
+    std::vector<std::int64_t> ends = begins.to_vector<std::int64_t>(), counts,
+                              inverse(static_cast<std::size_t>(x.size()));
+    const std::vector<std::int64_t> from = which.to_vector<std::int64_t>();
+    ends.push_back(x.size());
+    for (std::size_t i = 0; i + 1 < ends.size(); ++i) {
+      counts.push_back(ends[i + 1] - ends[i]);
+      for (std::int64_t at = ends[i]; at < ends[i + 1]; ++at)
+        inverse[static_cast<std::size_t>(from[static_cast<std::size_t>(at)])] = static_cast<std::int64_t>(i);
+    }
+    return Unique{detail::take_rows("unique", sorted, begins, where),
+                  detail::transferred(from_vector(inverse, x.shape()), x.device()),
+                  detail::transferred(from_vector(counts), x.device())};
+  });
+}
+
+SortedByLength sort_by_length(const Ragged& x, Order order, SourceLocation where) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(x.count())), inverse(indices.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  std::stable_sort(indices.begin(), indices.end(), [&](std::int64_t a, std::int64_t b) {
+    return order == Order::ascending ? x.length(a) < x.length(b) : x.length(a) > x.length(b);
+  });
+  for (std::size_t i = 0; i < indices.size(); ++i)
+    inverse[static_cast<std::size_t>(indices[i])] = static_cast<std::int64_t>(i);
+  Ragged sorted = take(x, indices, where);
+  return {std::move(sorted), std::move(indices), std::move(inverse)};
+}
+
+}  // namespace reel

@@ -1,10 +1,165 @@
+// Lines sorted by unsigned keys: every number is mapped to one whose order is the order that is asked for, so that floats and
+// integers, ascending and descending share their code. Pairs of a key and a position, sorted by the keys' bytes, the lowest
+// first, each pass stable (radix sort); short lines by insertion. Equal keys keep their order, so the result is the only one
+// there is, and how the lines are cut among threads cannot show.
+
 #include "reel/backends/cpu/cpu_ops.h"
-#include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/segments.h"
+#include "reel/core/scratch.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
+namespace {
 
-void CpuOps::sort(const Array&, int, bool, const Array&, const Array&) { __builtin_trap(); }
-std::int64_t CpuOps::nonzero(const Array&, const Array&) { __builtin_trap(); }
-void CpuOps::segment_sort(const Array&, const Segments&, bool, const Array&, const Array&) { __builtin_trap(); }
+template <class Key>
+struct Pair {
+  Key key;
+  int64_t position;
+};
+
+/// How bits become keys.
+struct Order {
+  bool floating, descending;
+};
+
+/// Negative numbers come before the others, and floats of negative sign the larger the earlier. -0 equals 0; a NaN of
+/// either sign is the largest.
+template <class Key>
+REEL_INLINE Key key_of(Key bits, Order order) {
+  constexpr Key sign = Key(1) << (sizeof(Key) * 8 - 1);
+  constexpr Key infinity = sizeof(Key) == 4 ? Key(0x7f800000u) : Key(0x7ff0000000000000u);
+  Key key = bits ^ sign;
+  if (order.floating) {
+    const Key magnitude = bits & ~sign;
+    key = magnitude > infinity ? ~Key(0) : magnitude == 0 ? sign : (bits & sign) != 0 ? ~bits : key;
+  }
+  return order.descending ? ~key : key;
+}
+
+constexpr int64_t kShort = 64;
+
+template <class Key>
+void insertion_sort(Pair<Key>* line, int64_t n) {
+  for (int64_t i = 1; i < n; ++i) {
+    const Pair<Key> pair = line[i];
+    int64_t j = i;
+    for (; j > 0 && pair.key < line[j - 1].key; --j) line[j] = line[j - 1];
+    line[j] = pair;
+  }
+}
+
+/// Returns where the result is: in `line` or in `other`, both of n pairs. Bytes that all keys share are passed over.
+template <class Key>
+Pair<Key>* radix_sort(Pair<Key>* line, Pair<Key>* other, int64_t n) {
+  constexpr int kBytes = sizeof(Key);
+  int64_t counts[kBytes][256] = {};
+  for (int64_t i = 0; i < n; ++i) {
+    for (int byte = 0; byte < kBytes; ++byte) ++counts[byte][line[i].key >> (8 * byte) & 255];
+  }
+  for (int byte = 0; byte < kBytes; ++byte) {
+    int64_t* const next = counts[byte];
+    if (next[line[0].key >> (8 * byte) & 255] == n) continue;
+    int64_t begin = 0;
+    for (int value = 0; value < 256; ++value) {
+      const int64_t count = next[value];
+      next[value] = begin;
+      begin += count;
+    }
+    for (int64_t i = 0; i < n; ++i) other[next[line[i].key >> (8 * byte) & 255]++] = line[i];
+    Pair<Key>* const sorted = other;
+    other = line;
+    line = sorted;
+  }
+  return line;
+}
+
+/// The first k of n elements that are `step` apart.
+template <class Key>
+void sort_line(const Key* x, int64_t n, int64_t k, int64_t step, Order order, Key* y, int64_t* which) {
+  const Scratch memory(static_cast<std::size_t>(n) * 2 * sizeof(Pair<Key>) + 1);
+  auto* line = memory.as<Pair<Key>>();
+  for (int64_t i = 0; i < n; ++i) line[i] = {key_of(x[i * step], order), i};
+  if (n <= kShort) {
+    insertion_sort(line, n);
+  } else {
+    line = radix_sort(line, line + n, n);
+  }
+  for (int64_t i = 0; i < k; ++i) {
+    const int64_t position = line[i].position;
+    y[i * step] = x[position * step];
+    which[i * step] = position;
+  }
+}
+
+/// Sorting n elements costs about this many element operations.
+REEL_INLINE int64_t cost(int64_t n) { return 16 * n + 64; }
+
+}  // namespace
+
+void CpuOps::sort(const Array& x, int axis, bool descending, const Array& y, const Array& which) {
+  if (y.size == 0) return;
+  const int64_t n = x.shape[axis], k = y.shape[axis];
+  int64_t inner = 1;
+  for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape[i];
+  dispatch_bytes(size_of(x.dtype), [&]<class Key>() {
+    if constexpr (sizeof(Key) > 1) {
+      const Order order{is_floating(x.dtype), descending};
+      const Key* const from = x.as<Key>();
+      Key* const to = y.as<Key>();
+      int64_t* const position = which.as<int64_t>();
+      parallel_for(x.size / n, max<int64_t>(kGrain / cost(n), 1), [=](int64_t begin, int64_t end) {
+        for (int64_t line = begin; line < end; ++line) {
+          const int64_t outer = line / inner, j = line % inner, at = outer * k * inner + j;
+          sort_line(from + outer * n * inner + j, n, k, inner, order, to + at, position + at);
+        }
+      });
+    }
+  });
+}
+
+void CpuOps::segment_sort(const Array& x, const Segments& segments, bool descending, const Array& y,
+                          const Array& which) {
+  if (y.size == 0) return;
+  const int64_t width = x.size / segments.total;
+  dispatch_bytes(size_of(x.dtype), [&]<class Key>() {
+    if constexpr (sizeof(Key) > 1) {
+      const Order order{is_floating(x.dtype), descending};
+      const Key* const from = x.as<Key>();
+      Key* const to = y.as<Key>();
+      int64_t* const position = which.as<int64_t>();
+      for_each_segment(segments, width, kGrain / 16, [=](int64_t s, int64_t begin, int64_t end) {
+        const int64_t n = segments.offsets[s + 1] - segments.offsets[s];
+        for (int64_t j = begin; j < end; ++j) {
+          const int64_t at = segments.offsets[s] * width + j;
+          sort_line(from + at, n, n, width, order, to + at, position + at);
+        }
+      });
+    }
+  });
+}
+
+/// Each chunk leaves its positions where it began, found without a branch, which the processor could not foresee; then they
+/// move together.
+std::int64_t CpuOps::nonzero(const Array& mask, const Array& index) {
+  const int64_t n = mask.size, chunk = even_chunk(n);
+  const auto* set = mask.as<std::uint8_t>();
+  auto* to = index.as<int64_t>();
+  const Scratch memory(static_cast<std::size_t>(ceil_div(n, chunk) + 1) * sizeof(int64_t));
+  auto* found = memory.as<int64_t>();
+  parallel_for(n, chunk, [=](int64_t begin, int64_t end) {
+    int64_t hits = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      to[begin + hits] = i;
+      hits += set[i] != 0;
+    }
+    found[begin / chunk] = hits;
+  });
+  int64_t total = 0;
+  for (int64_t begin = 0; begin < n; begin += chunk) {
+    const int64_t hits = found[begin / chunk];
+    __builtin_memmove(to + total, to + begin, static_cast<std::size_t>(hits) * sizeof(int64_t));
+    total += hits;
+  }
+  return total;
+}
 
 }  // namespace reel::cpu::REEL_CPU_ISA
