@@ -3,6 +3,8 @@
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/row_sum.h"
+#include "reel/backends/cpu/simd.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
@@ -31,18 +33,31 @@ void take(const void* table, const Index* index, void* y, int64_t bytes, int64_t
   }
 }
 
-/// y [n, width], table [rows, width]: what add_rows works on.
+/// A RowSum's arrays and sizes.
 template <class T, class Index>
 struct AddRows {
   const T* y;
   const Index* index;
   T* table;
+  const int64_t* source;
+  const T* factor;
   int64_t n, rows, width;
+
+  explicit AddRows(const RowSum& sum)
+      : y(sum.y.as<T>()),
+        index(sum.index.as<Index>()),
+        table(sum.table.as<T>()),
+        source(sum.source),
+        factor(static_cast<const T*>(sum.factor)),
+        n(sum.index.size),
+        rows(sum.table.shape[0]),
+        width(sum.table.shape[1]) {}
 
   REEL_INLINE void add(int64_t i, int64_t begin, int64_t end) const {
     T* __restrict const to = table + index[i] * width;
-    const T* __restrict const from = y + i * width;
-    for (int64_t j = begin; j < end; ++j) to[j] += from[j];
+    const T* __restrict const from = y + (source != nullptr ? source[i] : i) * width;
+    const T f = factor != nullptr ? factor[i] : T(1);  // a product with 1 is exact
+    for (int64_t j = begin; j < end; ++j) to[j] = fma(f, from[j], to[j]);
   }
 
   /// Wide rows: each thread takes some columns of all rows.
@@ -97,13 +112,15 @@ void CpuOps::take_rows(const Array& table, const Array& index, const Array& y) {
   });
 }
 
-void CpuOps::add_rows(const Array& y, const Array& index, const Array& table) {
-  if (y.size == 0) return;
-  dispatch_floating(table.dtype, [&]<class T>() {
-    dispatch_index(index.dtype, [&]<class Index>() {
-      add_rows_of<T, Index>({y.as<T>(), index.as<Index>(), table.as<T>(), index.size, table.shape[0], table.shape[1]});
-    });
+void add_rows(const RowSum& sum) {
+  if (sum.index.size == 0 || sum.table.size == 0) return;
+  dispatch_floating(sum.table.dtype, [&]<class T>() {
+    dispatch_index(sum.index.dtype, [&]<class Index>() { add_rows_of(AddRows<T, Index>(sum)); });
   });
+}
+
+void CpuOps::add_rows(const Array& y, const Array& index, const Array& table) {
+  cpu::REEL_CPU_ISA::add_rows({.y = y, .index = index, .table = table});
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA
