@@ -23,7 +23,11 @@ enum class CellOp : std::uint8_t { rnn_tanh, rnn_relu, lstm, gru };
 enum class SoftmaxOp : std::uint8_t { softmax, log_softmax };
 enum class RandomOp : std::uint8_t { uniform, normal, bits };
 enum class Epilogue : std::uint8_t { none, relu };
-enum class PaddingMode : std::uint8_t { zero, symmetric };
+
+/// What lies beyond the ends of an axis of n elements. zero: zeros. symmetric: the mirror image with the edge, -1 -> 0,
+/// -2 -> 1; at most n. reflect: the mirror image without it, -1 -> 1, -2 -> 2; at most n - 1. replicate: the edge, -1 -> 0,
+/// -2 -> 0; n >= 1.
+enum class PaddingMode : std::uint8_t { zero, symmetric, reflect, replicate };
 
 /// One side of a binary op: an array, or a plain number when `array` is null.
 struct Operand {
@@ -271,7 +275,7 @@ class REEL_API Ops {
   /// dtable[index[j], :] += weight[j] dy[s, :] in ascending order of j.
   virtual void segment_gather_backward_table(const Array& dy, const Array& index, const Array* weight,
                                              const Segments& segments, bool mean, const Array& dtable) = 0;
-  /// MurmurHash3_x86_128 of each i64 key's 8 bytes: y [n, 4] (i64), 32 bits each.
+  /// MurmurHash3_x64_128 of the bytes of each row of keys [n, words] (i64): y [n, 4] (i64), 32 bits each, the lowest first.
   virtual void murmur3(const Array& keys, std::uint32_t seed, const Array& y) = 0;
 
   // --- segments (ragged) --------------------------------------------------------------------------------------------
