@@ -1,3 +1,135 @@
 #include "reel/ops/padding.h"
 
-namespace reel {}  // namespace reel
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "reel/ops/check.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/create.h"
+#include "reel/ops/index.h"
+#include "reel/ops/rows.h"
+#include "reel/ops/views.h"
+
+namespace reel {
+
+namespace {
+
+using detail::Gradients;
+using detail::record_op;
+using detail::taping;
+using Widths = std::initializer_list<PadAxis>;
+
+// Calls f(axis, before, after) for each width, checked.
+template <class F>
+void for_each_axis(const Tensor& x, Widths widths, SourceLocation where, F&& f) {
+  check::defined("pad", "x", x, where);
+  std::uint32_t seen = 0;
+  for (const PadAxis& width : widths) {
+    const int axis = check::axis("pad", width.axis, x.rank(), where);
+    if ((seen >> axis & 1) != 0)
+      throw ShapeError("pad: axes must differ, got axis " + std::to_string(axis) + " twice", where);
+    seen |= 1u << axis;
+    if (width.before < 0 || width.after < 0)
+      throw ShapeError(std::string("pad: ") + (width.before < 0 ? "before" : "after") + " must be at least 0, got " +
+                           std::to_string(std::min(width.before, width.after)),
+                       where);
+    f(axis, width.before, width.after);
+  }
+}
+
+// Which of n > 0 elements lies at index i, before the first or behind the last.
+std::int64_t source(std::int64_t i, std::int64_t n, PaddingMode mode) {
+  if (mode == PaddingMode::replicate || n == 1) return std::clamp<std::int64_t>(i, 0, n - 1);
+  // The image and its mirror image, again and again.
+  const std::int64_t edge = mode == PaddingMode::symmetric, period = 2 * (n - 1 + edge);
+  i = ((i % period) + period) % period;
+  return i < n ? i : period - edge - i;
+}
+
+// What comes before n elements, these, and what comes after; what there is not is `outside`.
+void append_sources(std::vector<std::int64_t>& to, std::int64_t n, const PadAxis& width, PaddingMode mode,
+                    std::int64_t first, std::int64_t outside) {
+  for (std::int64_t i = -width.before; i < n + width.after; ++i) {
+    const bool inside = (i >= 0 && i < n) || (n > 0 && mode != PaddingMode::zero);
+    to.push_back(inside ? first + source(i, n, mode) : outside);
+  }
+}
+
+Tensor on_device(const std::vector<std::int64_t>& index, Device device) {
+  return detail::transferred(from_vector(index), device);
+}
+
+// The rows of each sequence padded: rows taken by index, of which one more is `value`.
+Ragged pad_rows(const Ragged& x, const PadAxis& width, PaddingMode mode, Scalar value, SourceLocation where) {
+  Shape row = x.values().shape();
+  row[0] = 1;
+  const Tensor outside = full(row, value, {.dtype = x.dtype(), .device = x.device()}, where);
+  std::vector<std::int64_t> index, lengths;
+  for (std::int64_t s = 0; s < x.count(); ++s) {
+    append_sources(index, x.length(s), width, mode, x.offsets().span()[static_cast<std::size_t>(s)], x.total());
+    lengths.push_back(x.length(s) + width.before + width.after);
+  }
+  const Tensor all = concatenate({x.values(), outside}, 0, where);
+  return Ragged::from_lengths(detail::take_rows("pad", all, on_device(index, x.device()), where), lengths, where);
+}
+
+// The rows by themselves, the other axes of all rows at once by `pad_values`.
+template <class F>
+Ragged pad_ragged(Ragged x, Widths widths, PaddingMode mode, Scalar value, SourceLocation where, F&& pad_values) {
+  const Tensor values = x.values();
+  for_each_axis(values, widths, where, [&](int axis, std::int64_t before, std::int64_t after) {
+    x = axis == 0 ? pad_rows(x, {0, before, after}, mode, value, where)
+                  : x.with(pad_values(x.values(), Widths{{axis, before, after}}));
+  });
+  return x;
+}
+
+}  // namespace
+
+Tensor pad(const Tensor& x, Widths widths, Scalar value, SourceLocation where) {
+  check::defined("pad", "x", x, where);
+  Shape shape = x.shape(), begin = x.shape();
+  for (int i = 0; i < x.rank(); ++i) begin[i] = 0;
+  for_each_axis(x, widths, where, [&](int axis, std::int64_t before, std::int64_t after) {
+    begin[axis] = before;
+    shape[axis] += before + after;
+  });
+  const auto inner = [begin, size = x.shape()](Tensor whole) {
+    for (int i = 0; i < size.rank(); ++i)
+      if (whole.shape()[i] != size[i]) whole = narrow(whole, i, begin[i], size[i]);
+    return whole;
+  };
+  Tensor y = full(shape, value, {.dtype = x.dtype(), .device = x.device()}, where);
+  untaped([&] { backend(x.device()).copy(x.array(), inner(y).array()); });
+  if (taping() && is_floating(x.dtype()))
+    record_op("pad", where, {&x}, y, {}, [inner](Gradients& g) { g.add(0, inner(g.dy())); });
+  return y;
+}
+
+Tensor pad(const Tensor& x, Widths widths, PaddingMode mode, SourceLocation where) {
+  if (mode == PaddingMode::zero) return pad(x, widths, 0, where);
+  Tensor y = x;
+  for_each_axis(x, widths, where, [&](int axis, std::int64_t before, std::int64_t after) {
+    const std::int64_t n = y.shape()[axis];
+    if (n == 0 && before + after > 0)
+      throw ShapeError(
+          "pad: axis " + std::to_string(axis) + " must have an element to repeat, got shape " + x.shape().str(), where);
+    std::vector<std::int64_t> index;
+    append_sources(index, n, {axis, before, after}, mode, 0, 0);
+    y = index_select(y, axis, on_device(index, x.device()), where);
+  });
+  return y.is(x) ? clone(x, where) : y;
+}
+
+Ragged pad(const Ragged& x, Widths widths, Scalar value, SourceLocation where) {
+  return pad_ragged(x, widths, PaddingMode::zero, value, where,
+                    [&](const Tensor& values, Widths one) { return pad(values, one, value, where); });
+}
+
+Ragged pad(const Ragged& x, Widths widths, PaddingMode mode, SourceLocation where) {
+  return pad_ragged(x, widths, mode, 0, where,
+                    [&](const Tensor& values, Widths one) { return pad(values, one, mode, where); });
+}
+
+}  // namespace reel

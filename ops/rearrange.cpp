@@ -153,29 +153,4 @@ Ragged one_hot(const Ragged& index, std::int64_t classes, DType dtype, SourceLoc
   return index.with(one_hot(index.values(), classes, dtype, where));
 }
 
-Tensor pad(const Tensor& x, std::initializer_list<PadAxis> widths, Scalar value, SourceLocation where) {
-  check::defined("pad", "x", x, where);
-  Shape shape = x.shape(), begin = x.shape();
-  for (int i = 0; i < x.rank(); ++i) begin[i] = 0;
-  std::uint32_t seen = 0;
-  for (const PadAxis& width : widths) {
-    const int axis = check::axis("pad", width.axis, x.rank(), where);
-    if ((seen >> axis & 1) != 0)
-      throw ShapeError("pad: axes must differ, got axis " + std::to_string(axis) + " twice", where);
-    seen |= 1u << axis;
-    begin[axis] = not_negative("pad", "before", width.before, where);
-    shape[axis] += width.before + not_negative("pad", "after", width.after, where);
-  }
-  const auto inner = [begin, size = x.shape()](Tensor whole) {
-    for (int i = 0; i < size.rank(); ++i)
-      if (whole.shape()[i] != size[i]) whole = narrow(whole, i, begin[i], size[i]);
-    return whole;
-  };
-  Tensor y = full(shape, value, {.dtype = x.dtype(), .device = x.device()}, where);
-  untaped([&] { backend(x.device()).copy(x.array(), inner(y).array()); });
-  if (taping() && is_floating(x.dtype()))
-    record_op("pad", where, {&x}, y, {}, [inner](Gradients& g) { g.add(0, inner(g.dy())); });
-  return y;
-}
-
 }  // namespace reel

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <initializer_list>
 #include <vector>
 
 #include "reel/core/ragged.h"
 #include "reel/ops/axes.h"
 
-/// Elements moved, repeated, masked or padded, of any dtype. Copies but where "view" is said; all are recorded. Negative axes
+/// Elements moved, repeated or masked, of any dtype. Copies but where "view" is said; all are recorded. Negative axes
 /// count from the last; an axis out of range throws ShapeError.
 namespace reel {
 
@@ -41,15 +40,5 @@ REEL_API Tensor one_hot(const Tensor& index, std::int64_t classes, DType dtype =
 /// Per row.
 REEL_API Ragged one_hot(const Ragged& index, std::int64_t classes, DType dtype = i64,
                         SourceLocation where = SourceLocation::current());
-
-/// How many elements to add in front of and behind an axis.
-struct PadAxis {
-  int axis;
-  std::int64_t before = 0, after = 0;
-};
-/// x with `value` around it: pad(x, {{-1, 2, 2}}) adds two elements at both ends of the last axis. Throws ShapeError for a
-/// negative number, and for an axis named twice.
-REEL_API Tensor pad(const Tensor& x, std::initializer_list<PadAxis> widths, Scalar value = 0,
-                    SourceLocation where = SourceLocation::current());
 
 }  // namespace reel
