@@ -1,5 +1,7 @@
 #include "reel/core/tensor.h"
 
+#include <cstdlib>
+
 #include "reel/core/error.h"
 #include "reel/core/memory.h"
 #include "reel/core/ops.h"
@@ -55,6 +57,27 @@ bool is_row_major(const Shape& shape, const std::int64_t* strides) {
     expected *= shape[i];
   }
   return true;
+}
+
+// A write to a view that repeats an element, as expand makes them, would reach others too, and in any order.
+void check_writable(const char* call, const Tensor& x, SourceLocation where) {
+  if (x.is_contiguous() || x.size() == 0) return;
+  // From the smallest stride up, each must step over all that the smaller ones reach.
+  std::uint32_t left = (1u << x.rank()) - 1;
+  std::int64_t reach = 0;
+  while (left != 0) {
+    int axis = __builtin_ctz(left);
+    for (int i = axis + 1; i < x.rank(); ++i)
+      if ((left >> i & 1) != 0 && std::abs(x.stride(i)) < std::abs(x.stride(axis))) axis = i;
+    left &= ~(1u << axis);
+    if (x.shape()[axis] == 1) continue;
+    const std::int64_t stride = std::abs(x.stride(axis));
+    if (stride <= reach)
+      throw ShapeError(std::string(call) + ": each element must have a place of its own, got a view of shape " +
+                           x.shape().str() + " in which some share one",
+                       where);
+    reach += stride * (x.shape()[axis] - 1);
+  }
 }
 
 }  // namespace
@@ -229,6 +252,7 @@ void Tensor::note_write(const char* call, SourceLocation where) {
 
 void Tensor::fill_(Scalar value, SourceLocation where) {
   if (!defined()) throw Error("fill_: the tensor is undefined", where);
+  check_writable("fill_", *this, where);
   note_write("fill_", where);
   backend(device()).fill(array(), value);
 }
@@ -237,6 +261,7 @@ void Tensor::copy_(const Tensor& source, SourceLocation where) {
   if (!defined() || !source.defined()) throw Error("copy_: both tensors must be defined", where);
   if (!(source.shape() == shape()))
     throw ShapeError("copy_: the source must have shape " + shape().str() + ", got " + source.shape().str(), where);
+  check_writable("copy_", *this, where);
   note_write("copy_", where);
   Tensor from = detail::transferred(source, device());
   // The source may be a view of the same memory.

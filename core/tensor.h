@@ -125,9 +125,9 @@ class REEL_API Tensor {
     return {static_cast<T*>(elements), static_cast<std::size_t>(size())};
   }
 
-  /// Overwrites every element. Throws VersionError if this tensor is on a live tape.
+  /// Overwrites every element. Throws VersionError if this tensor is on a live tape, ShapeError if elements share a place.
   void fill_(Scalar value, SourceLocation where = SourceLocation::current());
-  /// Overwrites with the elements of `source` (same shape, any dtype, any device). Throws ShapeError, VersionError.
+  /// Overwrites with the elements of `source` (same shape, any dtype, any device). Throws as fill_ does, and ShapeError.
   void copy_(const Tensor& source, SourceLocation where = SourceLocation::current());
   /// How often the memory behind this tensor was written.
   std::uint32_t version() const { return state_->version_root().version.load(std::memory_order_relaxed); }
