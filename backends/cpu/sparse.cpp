@@ -52,18 +52,19 @@ void weighted_sums(const T* table, const int64_t* index, const T* weight, const 
   });
 }
 
+/// Out of line: the compiler would unfold the sum's recursion in every loop around it.
+template <class T>
+__attribute__((noinline)) T dot(const T* a, const T* b, int64_t n) {
+  return sum_row<T>(n,
+                    [=](Vec<T> acc, auto lanes, int64_t i) { return fma(lanes.load(a + i), lanes.load(b + i), acc); });
+}
+
 template <class T>
 void weight_gradient(const T* table, const int64_t* index, const T* dy, const Segments& segments, int64_t width,
                      bool mean, T* dweight) {
   for_each_row_run(segments, width, kGrain, [=](int64_t s, int64_t begin, int64_t end) {
     const T by = divisor<T>(segments, s, mean);
-    const T* const grad = dy + s * width;
-    for (int64_t i = begin; i < end; ++i) {
-      const T* const row = table + index[i] * width;
-      dweight[i] = sum_row<T>(width, [=](Vec<T> acc, auto lanes,
-                                         int64_t j) { return fma(lanes.load(row + j), lanes.load(grad + j), acc); }) /
-                   by;
-    }
+    for (int64_t i = begin; i < end; ++i) dweight[i] = dot(table + index[i] * width, dy + s * width, width) / by;
   });
 }
 

@@ -65,57 +65,86 @@ TEST(RaggedMaskedSelect, KeepsEmptySequences) {
   EXPECT_THAT(integers(y.values()), ElementsAre(6, 7, 8, 9, 10, 11));
 }
 
-// Each op on a Ragged of my kind, its result as a Ragged.
+// For each row of a tensor or Ragged an index of its first rows, as a vector or in each column.
+Tensor half_of_each(std::int64_t rows) {
+  std::vector<std::int64_t> index;
+  for (std::int64_t i = rows - 1; i >= 0; --i) index.push_back(i / 2);
+  return from_vector(index);
+}
+Tensor in_columns(const Tensor& index) { return contiguous(expand(unsqueeze(index, 1), {index.size(), 3})); }
+Ragged half_of_each(const Ragged& x) {
+  Tensors parts{zeros({0}, kInteger)};
+  for (std::int64_t s = 0; s < x.count(); ++s) parts.push_back(half_of_each(x.length(s)));
+  return x.with(concatenate(parts));
+}
+Ragged in_columns(const Ragged& index) { return index.with(in_columns(index.values())); }
+
+Tensor ids(const Tensor& x) { return cast(select(x, 1, 0) * 100, i64); }
+Ragged ids(const Ragged& x) { return x.with(ids(x.values())); }
+
+// One row per sequence as sequences of one row.
+Ragged single(const Tensor& y) { return Ragged::from_lengths(y, Lengths(static_cast<std::size_t>(y.shape()[0]), 1)); }
+
+// An op on a Ragged, and the same on one sequence as a tensor, if there is such an op. x has three columns.
 struct Named {
   const char* name;
   std::function<Ragged(const Ragged&)> call;
+  std::function<Tensor(const Tensor&)> one = {};
 };
 std::vector<Named> sequence_ops() {
-  const auto rows = [](const Ragged& x) {  // the last row first
-    std::vector<std::int64_t> index;
-    for (std::int64_t s = 0; s < x.count(); ++s)
-      for (std::int64_t i = x.length(s) - 1; i >= 0; --i) index.push_back(i / 2);
-    return x.with(from_vector(index));
-  };
-  const auto each = [rows](const Ragged& x) {
-    const Tensor index = rows(x).values();
-    return x.with(contiguous(expand(unsqueeze(index, 1), {x.total(), x.values().shape()[1]})));
-  };
-  const auto ids = [](const Ragged& x) { return x.with(cast(select(x.values(), 1, 0) * 100, i64)); };
-  // One row per sequence as sequences of one row.
-  const auto single = [](const Tensor& y) {
-    return Ragged::from_lengths(y, Lengths(static_cast<std::size_t>(y.shape()[0]), 1));
-  };
-  static Generator generator(9);
-  static const Tensor table = randn({200, 3}, generator);
+  Generator generator(9);
+  const Tensor table = randn({200, 3}, generator);
+  const auto positive = [](const Tensor& x) { return select(x, 1, 0) > 0; };
   return {
-      {"gather", [=](const Ragged& x) { return gather(x, each(x)); }},
-      {"scatter_add", [=](const Ragged& x) { return scatter_add(x, each(x), x); }},
-      {"index_select rows", [=](const Ragged& x) { return index_select(x, rows(x)); }},
+      {"gather", [](const Ragged& x) { return gather(x, in_columns(half_of_each(x))); },
+       [](const Tensor& x) { return gather(x, 0, in_columns(half_of_each(x.size(0)))); }},
+      {"scatter_add", [](const Ragged& x) { return scatter_add(x, in_columns(half_of_each(x)), x); },
+       [](const Tensor& x) { return scatter_add(x, 0, in_columns(half_of_each(x.size(0))), x); }},
+      {"index_select rows", [](const Ragged& x) { return index_select(x, half_of_each(x)); },
+       [](const Tensor& x) { return index_select(x, 0, half_of_each(x.size(0))); }},
       {"index_select",
-       [=](const Ragged& x) {
+       [](const Ragged& x) {
+         return index_select(x, 1, tensor({2, 0}, kInteger));
+       },
+       [](const Tensor& x) {
          return index_select(x, 1, tensor({2, 0}, kInteger));
        }},
-      {"masked_select", [=](const Ragged& x) { return masked_select(x, x.with(select(x.values(), 1, 0) > 0)); }},
-      {"slice", [=](const Ragged& x) { return slice(x, 1, -1); }},
+      {"masked_select", [=](const Ragged& x) { return masked_select(x, x.with(positive(x.values()))); },
+       [=](const Tensor& x) {
+         return reshape(masked_select(x, unsqueeze(positive(x), 1)), {-1, 3});
+       }},
+      {"slice", [](const Ragged& x) { return slice(x, 1, -1); },
+       [](const Tensor& x) { return slice(x, 0, 1, std::max<std::int64_t>(x.size(0) - 1, 0)); }},
       {"concatenate",
-       [=](const Ragged& x) {
+       [](const Ragged& x) {
+         return concatenate({x, x});
+       },
+       [](const Tensor& x) {
          return concatenate({x, x});
        }},
-      {"sort", [=](const Ragged& x) { return sort(x).values; }},
-      {"argsort", [=](const Ragged& x) { return argsort(x); }},
-      {"topk", [=](const Ragged& x) { return topk(x, 2).values; }},
-      {"ngrams", [=](const Ragged& x) { return ngrams(ids(x), 2); }},
-      {"murmur3", [=](const Ragged& x) { return murmur3(ids(x)); }},
-      {"hash_embed", [=](const Ragged& x) { return hash_embed(table, ids(x)); }},
+      {"sort", [](const Ragged& x) { return sort(x).values; }, [](const Tensor& x) { return sort(x, 0).values; }},
+      {"argsort", [](const Ragged& x) { return argsort(x, Order::descending); },
+       [](const Tensor& x) { return argsort(x, 0, Order::descending); }},
+      {"topk", [](const Ragged& x) { return topk(x, 2).values; },
+       [](const Tensor& x) { return topk(x, std::min<std::int64_t>(2, x.size(0)), 0).values; }},
+      {"ngrams", [](const Ragged& x) { return ngrams(ids(x), 2); }, [](const Tensor& x) { return ngrams(ids(x), 2); }},
+      {"murmur3", [](const Ragged& x) { return murmur3(ids(x)); }, [](const Tensor& x) { return murmur3(ids(x)); }},
+      {"hash_embed", [=](const Ragged& x) { return hash_embed(table, ids(x)); },
+       [=](const Tensor& x) { return hash_embed(table, ids(x)); }},
       {"pad",
-       [=](const Ragged& x) {
+       [](const Ragged& x) {
          return pad(x, {{0, 2, 5}, {1, 1, 0}}, PaddingMode::reflect);
+       },
+       [](const Tensor& x) {
+         const auto mode = x.size(0) == 0 ? PaddingMode::zero : PaddingMode::reflect;
+         return pad(x, {{0, 2, 5}, {1, 1, 0}}, mode);
        }},
-      {"embedding_bag", [=](const Ragged& x) { return single(embedding_bag(table, rows(x), Bag::mean)); }},
-      {"embedding_bag max", [=](const Ragged& x) { return single(embedding_bag(table, rows(x), Bag::max)); }},
+      {"embedding_bag", [=](const Ragged& x) { return single(embedding_bag(table, half_of_each(x), Bag::mean)); }},
+      {"embedding_bag max", [=](const Ragged& x) { return single(embedding_bag(table, half_of_each(x), Bag::max)); }},
       {"spmm",
-       [=](const Ragged& x) { return single(spmm(rows(x), x.with(contiguous(select(x.values(), 1, 1))), table)); }},
+       [=](const Ragged& x) {
+         return single(spmm(half_of_each(x), x.with(contiguous(select(x.values(), 1, 1))), table));
+       }},
   };
 }
 
@@ -125,14 +154,30 @@ bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(x.array().data, y.array().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())) == 0;
 }
 
-TEST(Sequences, AloneGiveTheSameBitsAsInABatch) {
-  manual_seed(4);
-  const Ragged x = Ragged::from_lengths(randn({400, 3}), {0, 1, 90, 0, 7, 230, 2, 70, 0});
+void expect_alone_as_in_batch(const Ragged& x) {
   for (const Named& op : sequence_ops()) {
     const Ragged batch = op.call(x);
     ASSERT_EQ(batch.count(), x.count()) << op.name;
-    for (std::int64_t s = 0; s < x.count(); ++s)
-      EXPECT_TRUE(same_bits(op.call(take(x, {s})).values(), batch[s])) << op.name << ", sequence " << s;
+    for (std::int64_t s = 0; s < x.count(); ++s) {
+      EXPECT_TRUE(same_bits(op.call(take(x, {s})).values(), batch[s])) << op.name << ", sequence " << s << " of " << x;
+      if (!op.one) continue;
+      EXPECT_TRUE(same_bits(op.one(x[s]), batch[s])) << op.name << ", sequence " << s << " of " << x;
+    }
+  }
+}
+
+TEST(Sequences, AloneGiveTheSameBitsAsInABatch) {
+  manual_seed(4);
+  expect_alone_as_in_batch(Ragged::from_lengths(randn({400, 3}), {0, 1, 90, 0, 7, 230, 2, 70, 0}));
+  Generator generator(7);
+  for (int round = 0; round < 40; ++round) {
+    Lengths lengths;
+    std::int64_t total = 0;
+    for (std::int64_t left = generator.below(6); left > 0; --left) {
+      lengths.push_back(generator.below(2) * generator.below(6));  // none in more than half of the cases
+      total += lengths.back();
+    }
+    expect_alone_as_in_batch(Ragged::from_lengths(randn({total, 3}), lengths));
   }
 }
 
