@@ -84,29 +84,45 @@ RaggedSorted topk(const Ragged& x, std::int64_t k, Order order, SourceLocation w
   return {slice(all.values, 0, k, where), slice(all.which, 0, k, where)};
 }
 
+RaggedUnique unique(const Ragged& x, SourceLocation where) {
+  check_sortable("unique", x.values(), where);
+  check::rank("unique", "x", x.values(), 1, "[total]", where);
+  return untaped([&] {
+    const auto [sorted, which] = sorted_rows("unique", x, Order::ascending, where);
+    // Where an element differs from the one before it. What follows is counted on the host, that waits for this anyway.
+    std::vector<std::int64_t> changes;
+    if (x.total() > 1)
+      changes = (detail::positions(slice(sorted.values(), 0, 1, x.total()) != slice(sorted.values(), 0, 0, -1)) + 1)
+                    .to_vector<std::int64_t>();
+    const std::vector<std::int64_t> from = which.values().to_vector<std::int64_t>();
+    std::vector<std::int64_t> begins, counts, lengths, inverse(from.size());
+    auto change = changes.begin();
+    for (std::int64_t s = 0; s < x.count(); ++s) {
+      const std::int64_t first = x.offsets().span()[static_cast<std::size_t>(s)], end = first + x.length(s);
+      std::int64_t found = 0;
+      for (std::int64_t at = first; at < end; ++found) {
+        while (change != changes.end() && *change <= at) ++change;
+        const std::int64_t next = change == changes.end() ? end : std::min(*change, end);
+        begins.push_back(at);
+        counts.push_back(next - at);
+        for (; at < next; ++at) inverse[static_cast<std::size_t>(first + from[static_cast<std::size_t>(at)])] = found;
+      }
+      lengths.push_back(found);
+    }
+    const auto on_device = [&](const std::vector<std::int64_t>& list) {
+      return detail::transferred(from_vector(list), x.device());
+    };
+    const Offsets offsets(lengths, where);
+    return RaggedUnique{Ragged(detail::take_rows("unique", sorted.values(), on_device(begins), where), offsets, where),
+                        x.with(on_device(inverse)), Ragged(on_device(counts), offsets, where)};
+  });
+}
+
 Unique unique(const Tensor& x, SourceLocation where) {
   check_sortable("unique", x, where);
-  return untaped([&] {
-    const Tensor flat = reshape(x, {x.size()}, where);
-    const auto [sorted, which] = first_of("unique", flat, x.size(), 0, Order::ascending, where);
-    // Where an element differs from the one before it. The first does from none.
-    Tensor begins = arange(std::min<std::int64_t>(x.size(), 1), {.dtype = i64, .device = x.device()});
-    if (x.size() > 1)
-      begins = concatenate({begins, detail::positions(slice(sorted, 0, 1, x.size()) != slice(sorted, 0, 0, -1)) + 1});
-    // Which of them each element is: counted on the host, that waits for their number anyway.
-    std::vector<std::int64_t> ends = begins.to_vector<std::int64_t>(), counts,
-                              inverse(static_cast<std::size_t>(x.size()));
-    const std::vector<std::int64_t> from = which.to_vector<std::int64_t>();
-    ends.push_back(x.size());
-    for (std::size_t i = 0; i + 1 < ends.size(); ++i) {
-      counts.push_back(ends[i + 1] - ends[i]);
-      for (std::int64_t at = ends[i]; at < ends[i + 1]; ++at)
-        inverse[static_cast<std::size_t>(from[static_cast<std::size_t>(at)])] = static_cast<std::int64_t>(i);
-    }
-    return Unique{detail::take_rows("unique", sorted, begins, where),
-                  detail::transferred(from_vector(inverse, x.shape()), x.device()),
-                  detail::transferred(from_vector(counts), x.device())};
-  });
+  const Tensor flat = untaped([&] { return reshape(x, {x.size()}, where); });
+  const RaggedUnique found = unique(Ragged::from_lengths(flat, {x.size()}, where), where);
+  return {found.values.values(), detail::reshaped(found.inverse.values(), x.shape()), found.counts.values()};
 }
 
 SortedByLength sort_by_length(const Ragged& x, Order order, SourceLocation where) {

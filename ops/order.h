@@ -47,8 +47,14 @@ struct Unique {
   Tensor inverse;  // i64, x's shape: x = values[inverse]
   Tensor counts;   // i64, [m]: how often each stands in x
 };
+/// The same of each sequence: its own values, and an inverse that counts from the first of them.
+struct RaggedUnique {
+  Ragged values, inverse, counts;
+};
 /// The different elements of x, of any shape. Each NaN is different from all others. No gradient. Waits for the device.
 REEL_API Unique unique(const Tensor& x, SourceLocation where = SourceLocation::current());
+/// Of each sequence of x [total].
+REEL_API RaggedUnique unique(const Ragged& x, SourceLocation where = SourceLocation::current());
 
 /// What sort_by_length() gives: sorted = take(x, order) and x = take(sorted, inverse).
 struct SortedByLength {

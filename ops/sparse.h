@@ -4,10 +4,10 @@
 
 #include "reel/core/ragged.h"
 
-/// Sums of rows of a table, without a copy of the rows: a Ragged of column indices and one of values are a sparse matrix, row
-/// by row (CSR). table [rows, ...] is f32 or f64, index i32 or i64 in [0, rows). Each sum runs over its indices in order; a
-/// table row's gradient over all that name it, in order. Gradients of any order. Throw DTypeError, DeviceError, ShapeError,
-/// IndexError (position and value).
+/// Sums of rows of a table, without a copy of the rows (but for Bag::max): a Ragged of column indices and one of values are a
+/// sparse matrix, row by row (CSR). table [rows, ...] is f32 or f64, index i32 or i64 in [0, rows). Each sum runs over its
+/// indices in order; a table row's gradient over all that name it, in order. Gradients of any order. Throw DTypeError,
+/// DeviceError, ShapeError, IndexError (position and value).
 namespace reel {
 
 /// The sum of k rows for each output: index [..., k] gives [..., the table's other axes]. (HashEmbed's lookup.)

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "reel/ops/arithmetic.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/views.h"
 #include "reel/tests/ops/sequences.h"
 
 namespace reel::test {
@@ -163,6 +166,24 @@ std::vector<OpCase> order_cases() {
         });
       },
       true));
+  const auto first_column = [](const Tensor& x) { return in_sequences(contiguous(select(x, 1, 0))); };
+  rows.push_back(row(
+      "unique/ragged", [=](const Tensor& x) { return unique(first_column(x)).values.values(); },
+      [](const Ref& x) {
+        Ref y;
+        for_each_sequence(x.shape[0], [&](std::int64_t, std::int64_t begin, std::int64_t length) {
+          std::set<double> elements;
+          for (std::int64_t i = begin; i < begin + length; ++i) elements.insert(at(x, {i, 0}));
+          y.v.insert(y.v.end(), elements.begin(), elements.end());
+        });
+        y.shape = {y.v.size()};
+        return y;
+      },
+      true));
+  rows.back().bad = {{[] {
+                        unique(Ragged::from_lengths(ones({2, 1}), {2}));
+                      },
+                      {"unique", "x must have shape [total], got [2, 1]", "cases.cpp"}}};
   rows.push_back(row(
       "sort_by_length", [](const Tensor& x) { return sort_by_length(in_sequences(x)).sorted.values(); },
       [](const Ref& x) {

@@ -99,6 +99,18 @@ TEST(Unique, OfNothingAndOfOne) {
   EXPECT_THAT(integers(unique(full({}, 4)).counts), ElementsAre(1));
 }
 
+TEST(RaggedUnique, LooksAtEachSequenceByItself) {
+  // The end of one sequence and the beginning of the next are equal.
+  const Ragged x = Ragged::from_lengths(tensor({3, 1, 3, 3, 2, 2, 2}, {.dtype = i32}), {0, 3, 1, 0, 3});
+  const auto [values, inverse, counts] = unique(x);
+  EXPECT_THAT(values.offsets().lengths(), ElementsAre(0, 2, 1, 0, 1));
+  EXPECT_THAT(integers(values.values()), ElementsAre(1, 3, 3, 2));
+  EXPECT_THAT(integers(counts.values()), ElementsAre(1, 2, 1, 3));
+  EXPECT_EQ(inverse.offsets(), x.offsets());
+  EXPECT_THAT(integers(inverse.values()), ElementsAre(1, 0, 1, 0, 0, 0, 0));
+  EXPECT_EQ(unique(take(x, {0, 3})).values.count(), 2);
+}
+
 TEST(SortByLength, IsUndoneByItsInverse) {
   const Ragged x = Ragged::from_lengths(arange(9), {2, 0, 4, 2, 1});
   const auto [sorted, order, inverse] = sort_by_length(x);
