@@ -61,8 +61,7 @@ struct Conv {
   std::int64_t batch = 0, in = 0, out = 0, groups = 1;
   std::int64_t input[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, output[3] = {1, 1, 1};
   std::int64_t stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, padding[3] = {0, 0, 0};
-  PaddingMode mode =
-      PaddingMode::zero;  // symmetric: the edge element is repeated, index -1 -> 0, -2 -> 1; padding <= input
+  PaddingMode mode = PaddingMode::zero;
 };
 
 /// Consecutive segments of rows: segment s is rows offsets[s] .. offsets[s + 1] - 1.
@@ -148,7 +147,7 @@ class REEL_API Ops {
   /// y = f(a, b); both of y's shape (broadcast by strides of 0), strided, of one dtype; comparisons give bool8. A scalar
   /// takes the other side's dtype. Not both sides are scalars.
   virtual void binary(BinaryOp op, const Operand& a, const Operand& b, const Array& y) = 0;
-  /// y += x; x strided.
+  /// y += x; both strided.
   virtual void accumulate(const Array& x, const Array& y) = 0;
   /// y = f(x; parameters), with as many parameters as the op's list entry says; x strided.
   virtual void parametric(ParametricOp op, const double* parameters, const Array& x, const Array& y) = 0;
@@ -181,6 +180,7 @@ class REEL_API Ops {
 
   // --- products -----------------------------------------------------------------------------------------------------
   virtual void gemm(const Gemm& gemm) = 0;
+  // Convolutions: arrays of images may have any stride along axis 0, and are contiguous behind it.
   /// y = epilogue(correlation(x, weight) + bias); bias null or [out].
   virtual void conv(const Conv& conv, const Array& x, const Array& weight, const Array* bias, Epilogue epilogue,
                     const Array& y) = 0;
@@ -192,8 +192,9 @@ class REEL_API Ops {
                                     const Array& dweight, const Array* dbias) = 0;
 
   /// Largest elements or averages of windows; geometry.in == geometry.out channels, groups unused. Padding never wins a
-  /// maximum; an average divides by the window's size, without the padding unless `count_padding`. `which` (max only; i64,
-  /// y's shape): the winner's position in its input plane, the first of equals; NaN wins.
+  /// maximum; an average divides by how many elements the window covers, those of the padding too if `count_padding`. A
+  /// window may reach beyond the padding, but covers at least one element. `which` (max only; i64, y's shape): the winner's
+  /// position in its input plane, the first of equals; NaN wins.
   virtual void pool(PoolOp op, const Conv& geometry, bool count_padding, const Array& x, const Array& y,
                     const Array* which) = 0;
   virtual void pool_backward(PoolOp op, const Conv& geometry, bool count_padding, const Array& dy, const Array* which,

@@ -11,10 +11,9 @@ REEL_INLINE int64_t product(const int64_t (&sizes)[3]) { return sizes[0] * sizes
 
 /// Sets the row-major steps of y [images, channels, sizes...].
 template <class T>
-REEL_INLINE void set_output(Correlation<T>& c, T* y, int64_t channels, const int64_t (&sizes)[3]) {
+REEL_INLINE void set_output(Correlation<T>& c, Images<T> y, const int64_t (&sizes)[3]) {
   c.y = y;
   c.y_channel = product(sizes);
-  c.y_image = channels * c.y_channel;
   c.y_step[0] = sizes[1] * sizes[2];
   c.y_step[1] = sizes[2];
   c.y_step[2] = 1;
@@ -33,7 +32,7 @@ REEL_INLINE void join_axes(Correlation<T>& c) {
 }
 
 template <class T>
-void forward(const Conv& conv, const T* x, const T* weight, const T* bias, Epilogue epilogue, T* y) {
+void forward(const Conv& conv, Images<const T> x, const T* weight, const T* bias, Epilogue epilogue, Images<T> y) {
   Correlation<T> c;
   c.images = conv.batch;
   c.groups = conv.groups;
@@ -53,7 +52,7 @@ void forward(const Conv& conv, const T* x, const T* weight, const T* bias, Epilo
   c.weight_tap[2] = 1;
   c.bias = bias;
   c.relu = epilogue == Epilogue::relu;
-  set_output(c, y, conv.out, conv.output);
+  set_output(c, y, conv.output);
   join_axes(c);
   correlate(c);
 }
@@ -94,7 +93,7 @@ REEL_INLINE AxisPhase axis_phase(const Conv& conv, int a, int64_t phase) {
 
 /// One correlation for each remainder of the input's indices divided by the strides. Zero padding.
 template <class T>
-void backward_input(const Conv& conv, const T* dy, const T* relu_output, const T* weight, T* dx) {
+void backward_input(const Conv& conv, Images<const T> dy, Images<const T> relu_output, const T* weight, Images<T> dx) {
   Correlation<T> c;
   c.images = conv.batch;
   c.groups = conv.groups;
@@ -106,7 +105,7 @@ void backward_input(const Conv& conv, const T* dy, const T* relu_output, const T
   c.weight_group = conv.out / conv.groups * c.weight_in;
   c.out = conv.in / conv.groups;
   const int64_t tap_steps[3] = {conv.kernel[1] * conv.kernel[2], conv.kernel[2], 1};
-  set_output(c, dx, conv.in, conv.input);
+  set_output(c, dx, conv.input);
   const int64_t steps[3] = {c.y_step[0], c.y_step[1], c.y_step[2]};
   for (int64_t phase = 0; phase < product(conv.stride); ++phase) {
     const int64_t phases[3] = {phase / (conv.stride[1] * conv.stride[2]), phase / conv.stride[2] % conv.stride[1],
@@ -120,7 +119,7 @@ void backward_input(const Conv& conv, const T* dy, const T* relu_output, const T
       part.axis[a] = p.axis;
       part.weight += p.last * tap_steps[a];
       part.weight_tap[a] = -p.step * tap_steps[a];
-      part.y += phases[a] * steps[a];
+      part.y.data += phases[a] * steps[a];
       part.y_step[a] = conv.stride[a] * steps[a];
       empty = empty || p.axis.kernel == 0;
     }
@@ -136,41 +135,36 @@ void backward_input(const Conv& conv, const T* dy, const T* relu_output, const T
   }
 }
 
-/// The positions along a padded axis that stand for element i of its n: itself and its mirror images. Returns how many.
-REEL_INLINE int mirror_sources(int64_t i, int64_t n, int64_t padding, int64_t (&sources)[3]) {
-  int count = 0;
-  sources[count++] = padding + i;
-  if (i < padding) sources[count++] = padding - 1 - i;
-  if (n - 1 - i < padding) sources[count++] = padding + 2 * n - 1 - i;
-  return count;
-}
-
 /// Row (i0, i1) of one channel's dx from its padded gradient: each element is added to the one of which it is an image.
 /// `buffer` has room for a padded row.
 template <class T>
 void fold_row(const Conv& conv, const Conv& padded, const T* plane, int64_t i0, int64_t i1, T* buffer, T* dx) {
   const int64_t columns = padded.input[2], n = conv.input[2], padding = conv.padding[2];
-  int64_t sources0[3], sources1[3], sources2[3];
-  const int count0 = mirror_sources(i0, conv.input[0], conv.padding[0], sources0);
-  const int count1 = mirror_sources(i1, conv.input[1], conv.padding[1], sources1);
-  const T* row = plane + (sources0[0] * padded.input[1] + sources1[0]) * columns;
-  for (int source = 1; source < count0 * count1; ++source) {
-    const T* image = plane + (sources0[source / count1] * padded.input[1] + sources1[source % count1]) * columns;
-    for (int64_t i = 0; i < columns; ++i) buffer[i] = row[i] + image[i];
-    row = buffer;
-  }
+  const T* row = nullptr;
+  for_each_image(i0, conv.input[0], conv.padding[0], conv.mode, [&](int64_t p0) {
+    for_each_image(i1, conv.input[1], conv.padding[1], conv.mode, [&](int64_t p1) {
+      const T* image = plane + (p0 * padded.input[1] + p1) * columns;
+      if (row == nullptr) {
+        row = image;
+        return;
+      }
+      for (int64_t i = 0; i < columns; ++i) buffer[i] = row[i] + image[i];
+      row = buffer;
+    });
+  });
   for (int64_t i = 0; i < n; ++i) dx[i] = row[padding + i];
   if (padding == 0) return;
   for (int64_t i = 0; i < n; ++i) {
-    if (i == padding && i < n - padding) i = n - padding;  // those between have no images
-    const int count2 = mirror_sources(i, n, padding, sources2);
-    for (int source = 1; source < count2; ++source) dx[i] += row[sources2[source]];
+    if (i == padding + 1 && i < n - padding - 1) i = n - padding - 1;  // those between have no images
+    dx[i] = 0;
+    for_each_image(i, n, padding, conv.mode, [&](int64_t p) { dx[i] += row[p]; });
   }
 }
 
-/// Symmetric padding: the gradient of the padded input, a few images at a time, then folded back.
+/// Padding by images of elements: the gradient of the padded input, a few images at a time, then folded back.
 template <class T>
-void backward_input_symmetric(const Conv& conv, const T* dy, const T* relu_output, const T* weight, T* dx) {
+void backward_input_folded(const Conv& conv, Images<const T> dy, Images<const T> relu_output, const T* weight,
+                           Images<T> dx) {
   constexpr int64_t kImagesBytes = 16 << 20;
   Conv padded = conv;
   padded.mode = PaddingMode::zero;
@@ -179,21 +173,21 @@ void backward_input_symmetric(const Conv& conv, const T* dy, const T* relu_outpu
     padded.padding[a] = 0;
   }
   const int64_t plane = product(conv.input), padded_plane = product(padded.input);
-  const int64_t dy_image = conv.out * product(conv.output);
   const int64_t image_bytes = max<int64_t>(1, conv.in * padded_plane * static_cast<int64_t>(sizeof(T)));
   const int64_t images = min(max<int64_t>(1, kImagesBytes / image_bytes), conv.batch);
   const Scratch scratch(static_cast<std::size_t>(images * image_bytes));
   for (int64_t first = 0; first < conv.batch; first += images) {
     padded.batch = min(images, conv.batch - first);
-    backward_input(padded, dy + first * dy_image, relu_output ? relu_output + first * dy_image : nullptr, weight,
-                   scratch.as<T>());
+    backward_input<T>(padded, dy.from(first), relu_output.from(first), weight,
+                      {scratch.as<T>(), conv.in * padded_plane});
     const int64_t rows = conv.input[0] * conv.input[1];
     parallel_for(padded.batch * conv.in * rows, kGrain / min(kGrain, padded.input[2]), [&](int64_t begin, int64_t end) {
       const Scratch buffer(static_cast<std::size_t>(padded.input[2]) * sizeof(T));
       for (int64_t unit = begin; unit < end; ++unit) {
         const int64_t channel = unit / rows, row = unit % rows;
         fold_row(conv, padded, scratch.as<T>() + channel * padded_plane, row / conv.input[1], row % conv.input[1],
-                 buffer.as<T>(), dx + (first * conv.in + channel) * plane + row * conv.input[2]);
+                 buffer.as<T>(),
+                 dx.from(first + channel / conv.in).data + channel % conv.in * plane + row * conv.input[2]);
       }
     });
   }
@@ -204,7 +198,8 @@ void backward_input_symmetric(const Conv& conv, const T* dy, const T* relu_outpu
 void CpuOps::conv(const Conv& conv, const Array& x, const Array& weight, const Array* bias, Epilogue epilogue,
                   const Array& y) {
   dispatch_floating(y.dtype, [&]<class T>() {
-    forward(conv, x.as<T>(), weight.as<T>(), bias != nullptr ? bias->as<T>() : nullptr, epilogue, y.as<T>());
+    forward<T>(conv, images_of<const T>(&x), weight.as<T>(), bias != nullptr ? bias->as<T>() : nullptr, epilogue,
+               images_of<T>(&y));
   });
 }
 
@@ -212,13 +207,10 @@ void CpuOps::conv_backward_input(const Conv& conv, const Array& dy, const Array*
                                  const Array& dx) {
   if (dx.size == 0) return;
   dispatch_floating(dx.dtype, [&]<class T>() {
-    const T* y = relu_output != nullptr ? relu_output->as<T>() : nullptr;
-    const bool folds = conv.mode == PaddingMode::symmetric && conv.padding[0] + conv.padding[1] + conv.padding[2] > 0;
-    if (folds) {
-      backward_input_symmetric(conv, dy.as<T>(), y, weight.as<T>(), dx.as<T>());
-    } else {
-      backward_input(conv, dy.as<T>(), y, weight.as<T>(), dx.as<T>());
-    }
+    const bool folds = conv.mode != PaddingMode::zero && conv.padding[0] + conv.padding[1] + conv.padding[2] > 0;
+    (folds ? backward_input_folded<T> : backward_input<T>)(conv, images_of<const T>(&dy),
+                                                           images_of<const T>(relu_output), weight.as<T>(),
+                                                           images_of<T>(&dx));
   });
 }
 

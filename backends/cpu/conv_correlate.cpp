@@ -125,11 +125,12 @@ void correlate(const Correlation<T>& c) {
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t image = unit / blocks / c.groups, group = unit / blocks % c.groups;
       const BlockOrigin origin(layout, unit % blocks);
-      const int64_t start = (image * c.groups + group) * c.in * plane;
-      pack_block(c.axis, layout, origin, c.mode, c.x + start, c.mask ? c.mask + start : nullptr, plane, c.in, zeroed,
-                 packed);
+      const int64_t start = group * c.in * plane;
+      const T* mask = c.mask.from(image).data;
+      pack_block(c.axis, layout, origin, c.mode, c.x.from(image).data + start, mask ? mask + start : mask, plane, c.in,
+                 zeroed, packed);
       correlate_block(c, layout, origin, plan, group, packed, weight_scratch.as<T>() + group * c.out * taps, row_tiles,
-                      offset_scratch.as<int64_t>(), taps, c.y + image * c.y_image + group * c.out * c.y_channel,
+                      offset_scratch.as<int64_t>(), taps, c.y.from(image).data + group * c.out * c.y_channel,
                       packed + packed_elements);
     }
   });

@@ -15,8 +15,8 @@ struct Correlation {
   ConvAxis axis[3];
   PaddingMode mode = PaddingMode::zero;
 
-  const T* x = nullptr;     // [images, groups * in, input...]
-  const T* mask = nullptr;  // like x, or null: x counts as 0 where this is <= 0
+  Images<const T> x;     // [images, groups * in, input...]
+  Images<const T> mask;  // like x, or none: x counts as 0 where this is <= 0
 
   // Element [group, o, i, k0, k1, k2] of the weight, in elements from its start.
   const T* weight = nullptr;
@@ -26,8 +26,8 @@ struct Correlation {
   bool relu = false;
 
   // Element [image, channel, position...] of y, in elements from its start; channel counts through the groups.
-  T* y = nullptr;
-  int64_t y_image = 0, y_channel = 0, y_step[3] = {0, 0, 0};
+  Images<T> y;
+  int64_t y_channel = 0, y_step[3] = {0, 0, 0};
 };
 
 /// Computes y, in parallel over images, groups and blocks of positions.

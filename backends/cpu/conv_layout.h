@@ -8,6 +8,22 @@
 /// from position base(k) + o, along each axis, always.
 namespace reel::cpu::REEL_CPU_ISA {
 
+/// Images, contiguous each, `step` elements apart.
+template <class T>
+struct Images {
+  T* data = nullptr;
+  int64_t step = 0;
+
+  /// Those from `first` on.
+  REEL_INLINE Images from(int64_t first) const { return {data ? data + first * step : data, step}; }
+};
+
+/// None of a null array.
+template <class T>
+REEL_INLINE Images<T> images_of(const Array* array) {
+  return array == nullptr ? Images<T>{} : Images<T>{static_cast<T*>(array->data), array->strides[0]};
+}
+
 /// One axis of a correlation: output o takes input o * stride + k * dilation - padding for k = 0 .. kernel - 1.
 /// The padding may be negative, and the outputs may reach beyond the input on either side: what is not there is 0.
 struct ConvAxis {
@@ -48,12 +64,30 @@ REEL_INLINE AxisLayout axis_layout(const ConvAxis& axis, int64_t count) {
   return layout;
 }
 
-/// The input index that padding makes of index i: itself, its mirror image (the edge element repeated), or -1 for a zero.
+/// The input index that padding makes of index i, or -1 for a zero.
 REEL_INLINE int64_t padded_index(int64_t i, int64_t size, PaddingMode mode) {
   if (i >= 0 && i < size) return i;
   if (mode == PaddingMode::zero) return -1;
-  i = i < 0 ? -1 - i : 2 * size - 1 - i;
+  if (mode == PaddingMode::replicate) return i < 0 ? 0 : size - 1;
+  const int64_t edge = mode == PaddingMode::symmetric;  // mirrored too
+  i = i < 0 ? -i - edge : 2 * (size - 1) - i + edge;
   return i >= 0 && i < size ? i : -1;  // beyond the mirror image: such positions serve outputs that do not exist
+}
+
+/// Calls f(p) for each position p along a padded axis that stands for element i of its n: the inverse of padded_index. The
+/// element's own place comes first.
+template <class F>
+REEL_INLINE void for_each_image(int64_t i, int64_t n, int64_t padding, PaddingMode mode, F&& f) {
+  f(padding + i);
+  // `depth`: how far from an edge. Images lie 1 .. padding behind it.
+  const auto behind = [&](int64_t depth, int64_t edge, int64_t step) {
+    int64_t first = max<int64_t>(1, depth + (mode == PaddingMode::symmetric)), last = first;
+    if (mode == PaddingMode::replicate) last = padding;
+    if (depth == 0 ? mode == PaddingMode::reflect : mode == PaddingMode::replicate) return;
+    for (int64_t m = first; m <= min(last, padding); ++m) f(edge + m * step);
+  };
+  behind(i, padding, -1);
+  behind(n - 1 - i, padding + n - 1, 1);
 }
 
 /// How the outputs of one image are cut into blocks, and the layout of a block's packed input: [channel][run of the last

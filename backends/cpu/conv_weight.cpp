@@ -22,9 +22,7 @@ constexpr int64_t kMostPartials = 64, kLeastPartials = 4;
 template <class T>
 struct WeightPass {
   const Conv& conv;
-  const T* x;
-  const T* dy;
-  const T* relu_output;  // or null
+  Images<const T> x, dy, relu_output;  // relu_output: or none
   ConvAxis axis[3];
   int64_t in, out, taps;  // of one group; taps counts those of all its channels
   int64_t x_plane, dy_plane;
@@ -32,7 +30,7 @@ struct WeightPass {
   RunPlan<T> plan;
   int64_t unit_images;  // images that are worked on together; more than one only if each is a single block
 
-  WeightPass(const Conv& conv_, const T* x_, const T* dy_, const T* relu_output_)
+  WeightPass(const Conv& conv_, Images<const T> x_, Images<const T> dy_, Images<const T> relu_output_)
       : conv(conv_), x(x_), dy(dy_), relu_output(relu_output_), layout(lay_out()), plan(layout, false) {
     const int64_t rows = layout.axes[1].count, columns = layout.axes[2].count;
     const int64_t image_vectors = layout.axes[0].count * runs(rows) * plan.padded_length(rows, columns) / Vec<T>::width;
@@ -60,15 +58,16 @@ struct WeightPass {
   }
   int64_t masks() const { return plan.padded_length(layout.axes[1].count, layout.axes[2].count) / Vec<T>::width; }
 
-  /// dz of one channel's planes of a block: each plane one joined run, or a run per row, all else 0.
-  T* pack_dz(int64_t start, const BlockOrigin& origin, int64_t planes, int64_t rows, int64_t columns, T* to) const {
+  /// dz of one channel's planes of a block: each plane one joined run, or a run per row, all else 0. `y`: or null.
+  T* pack_dz(const T* dz, const T* y, const BlockOrigin& origin, int64_t planes, int64_t rows, int64_t columns,
+             T* to) const {
     const int64_t length = plan.padded_length(rows, columns);
     for (int64_t p = 0; p < planes; ++p) {
       T* const plane = to;
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t row =
-            start + ((origin.first[0] + p) * conv.output[1] + origin.first[1] + r) * conv.output[2] + origin.first[2];
-        copy_masked(dy + row, relu_output ? relu_output + row : nullptr, columns, to);
+            ((origin.first[0] + p) * conv.output[1] + origin.first[1] + r) * conv.output[2] + origin.first[2];
+        copy_masked(dz + row, y ? y + row : y, columns, to);
         const int64_t end = plan.joined ? (r + 1 < rows ? plan.pitch : plane + length - to) : length;
         fill_zero(to, end_of_copy<T>(columns), end);
         to += end;
@@ -97,15 +96,16 @@ struct WeightPass {
     block.dz_row = block.images * block.planes * block.runs * block.vectors * Vec<T>::width;
 
     for (int64_t image = 0; image < block.images; ++image) {
-      const int64_t start = ((first_image + image) * conv.groups + group) * in * x_plane;
-      pack_block<T>(axis, layout, origin, conv.mode, x + start, nullptr, x_plane, in, zeroed,
-                    packed + image * block.x_image);
+      pack_block<T>(axis, layout, origin, conv.mode, x.from(first_image + image).data + group * in * x_plane, nullptr,
+                    x_plane, in, zeroed, packed + image * block.x_image);
     }
     T* to = dz;
     for (int64_t o = 0; o < out; ++o) {
       for (int64_t image = 0; image < block.images; ++image) {
-        const int64_t start = (((first_image + image) * conv.groups + group) * out + o) * dy_plane;
-        to = pack_dz(start, origin, block.planes, rows, columns, to);
+        const int64_t start = (group * out + o) * dy_plane;
+        const T* y = relu_output.from(first_image + image).data;
+        to = pack_dz(dy.from(first_image + image).data + start, y ? y + start : y, origin, block.planes, rows, columns,
+                     to);
       }
     }
     set_masks(plan.length(rows, columns), columns, block.vectors, mask);
@@ -177,7 +177,8 @@ void add_parts(const T* x, int64_t parts, int64_t stride, int64_t n, T* y) {
 }
 
 template <class T>
-void backward_weight(const Conv& conv, const T* x, const T* dy, const T* relu_output, T* dweight, T* dbias) {
+void backward_weight(const Conv& conv, Images<const T> x, Images<const T> dy, Images<const T> relu_output, T* dweight,
+                     T* dbias) {
   const int64_t outputs = conv.output[0] * conv.output[1] * conv.output[2];
   const int64_t weights = conv.out * (conv.in / conv.groups) * conv.kernel[0] * conv.kernel[1] * conv.kernel[2];
   if (conv.batch * conv.out * outputs == 0) {
@@ -227,8 +228,8 @@ void backward_weight(const Conv& conv, const T* x, const T* dy, const T* relu_ou
 void CpuOps::conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
                                   const Array& dweight, const Array* dbias) {
   dispatch_floating(dweight.dtype, [&]<class T>() {
-    backward_weight(conv, x.as<T>(), dy.as<T>(), relu_output != nullptr ? relu_output->as<T>() : nullptr,
-                    dweight.as<T>(), dbias != nullptr ? dbias->as<T>() : nullptr);
+    backward_weight<T>(conv, images_of<const T>(&x), images_of<const T>(&dy), images_of<const T>(relu_output),
+                       dweight.as<T>(), dbias != nullptr ? dbias->as<T>() : nullptr);
   });
 }
 

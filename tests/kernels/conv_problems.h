@@ -44,6 +44,8 @@ inline bool make_conv(const Sizes& s, Conv* conv) {
     conv->dilation[a] = s.dilation[i];
     conv->padding[a] = s.padding[i];
     if (s.mode == PaddingMode::symmetric && s.padding[i] > s.input[i]) return false;
+    if (s.mode == PaddingMode::reflect && s.padding[i] >= s.input[i]) return false;
+    if (s.mode == PaddingMode::replicate && s.input[i] == 0) return false;
     const int64_t room = s.input[i] + 2 * s.padding[i] - s.dilation[i] * (s.kernel[i] - 1) - 1;
     if (room < 0) return false;
     conv->output[a] = room / s.stride[i] + 1;
@@ -69,6 +71,11 @@ inline int64_t x_size(const Conv& c) { return c.batch * c.in * product(c.input);
 inline int64_t y_size(const Conv& c) { return c.batch * c.out * product(c.output); }
 inline int64_t weight_size(const Conv& c) { return c.out * (c.in / c.groups) * product(c.kernel); }
 
+inline const char* name_of(PaddingMode mode) {
+  const char* names[] = {"zero", "symmetric", "reflect", "replicate"};
+  return names[static_cast<int>(mode)];
+}
+
 inline std::string describe(const Conv& c) {
   const auto triple = [](const char* name, const int64_t(&n)[3]) {
     return std::string(" ") + name + " " + std::to_string(n[0]) + "," + std::to_string(n[1]) + "," +
@@ -76,8 +83,8 @@ inline std::string describe(const Conv& c) {
   };
   return "batch " + std::to_string(c.batch) + " channels " + std::to_string(c.in) + "->" + std::to_string(c.out) +
          " groups " + std::to_string(c.groups) + triple("input", c.input) + triple("kernel", c.kernel) +
-         triple("stride", c.stride) + triple("dilation", c.dilation) + triple("padding", c.padding) +
-         (c.mode == PaddingMode::symmetric ? " symmetric" : " zero");
+         triple("stride", c.stride) + triple("dilation", c.dilation) + triple("padding", c.padding) + " " +
+         name_of(c.mode);
 }
 
 // --- the definition ----------------------------------------------------------------------------------------------------
@@ -94,8 +101,17 @@ struct Sum {
 /// The input index behind padded index i of an axis, or -1 for a zero.
 inline int64_t source(int64_t i, int64_t size, PaddingMode mode) {
   if (i >= 0 && i < size) return i;
-  if (mode == PaddingMode::zero) return -1;
-  return i < 0 ? -1 - i : 2 * size - 1 - i;
+  switch (mode) {
+    case PaddingMode::zero:
+      return -1;
+    case PaddingMode::symmetric:
+      return i < 0 ? -1 - i : 2 * size - 1 - i;
+    case PaddingMode::reflect:
+      return i < 0 ? -i : 2 * size - 2 - i;
+    case PaddingMode::replicate:
+      break;
+  }
+  return i < 0 ? 0 : size - 1;
 }
 
 /// Calls term(x, weight, y) with the indices of every product x * weight that is a term of y; x is -1 for a zero of the
@@ -143,12 +159,14 @@ class Guarded {
   explicit Guarded(const std::vector<T>& values) : Guarded(static_cast<int64_t>(values.size())) {
     std::copy(values.begin(), values.end(), data_.begin() + kMargin);
   }
-  Array array() {
+  /// As `images` equal parts.
+  Array array(int64_t images = 1) {
     Array a;
     a.data = data_.data() + kMargin;
     a.size = size_;
-    a.shape = Shape{size_};
-    a.strides[0] = 1;
+    a.shape = Shape{images, images == 0 ? 0 : size_ / images};
+    a.strides[0] = a.shape[1];
+    a.strides[1] = 1;
     a.dtype = dtype_of<T>;
     return a;
   }
@@ -187,7 +205,7 @@ std::vector<T> run_forward(const Conv& c, const std::vector<T>& x, const std::ve
                            Epilogue epilogue) {
   Guarded<T> gx(x), gw(weight), gb(bias ? *bias : std::vector<T>()), gy(y_size(c));
   const Array b = gb.array();
-  cpu::ops().conv(c, gx.array(), gw.array(), bias ? &b : nullptr, epilogue, gy.array());
+  cpu::ops().conv(c, gx.array(c.batch), gw.array(), bias ? &b : nullptr, epilogue, gy.array(c.batch));
   EXPECT_TRUE(gy.margins_untouched()) << describe(c);
   return gy.values();
 }
@@ -196,8 +214,8 @@ template <class T>
 std::vector<T> run_backward_input(const Conv& c, const std::vector<T>& dy, const Values<T>* y,
                                   const std::vector<T>& weight) {
   Guarded<T> gdy(dy), gy(y ? *y : std::vector<T>()), gw(weight), gdx(x_size(c));
-  const Array relu_output = gy.array();
-  cpu::ops().conv_backward_input(c, gdy.array(), y ? &relu_output : nullptr, gw.array(), gdx.array());
+  const Array relu_output = gy.array(c.batch);
+  cpu::ops().conv_backward_input(c, gdy.array(c.batch), y ? &relu_output : nullptr, gw.array(), gdx.array(c.batch));
   EXPECT_TRUE(gdx.margins_untouched()) << describe(c);
   return gdx.values();
 }
@@ -211,8 +229,8 @@ template <class T>
 WeightGradients<T> run_backward_weight(const Conv& c, const std::vector<T>& x, const std::vector<T>& dy,
                                        const Values<T>* y, bool with_bias = true) {
   Guarded<T> gx(x), gdy(dy), gy(y ? *y : std::vector<T>()), gdw(weight_size(c)), gdb(c.out);
-  const Array relu_output = gy.array(), dbias = gdb.array();
-  cpu::ops().conv_backward_weight(c, gx.array(), gdy.array(), y ? &relu_output : nullptr, gdw.array(),
+  const Array relu_output = gy.array(c.batch), dbias = gdb.array();
+  cpu::ops().conv_backward_weight(c, gx.array(c.batch), gdy.array(c.batch), y ? &relu_output : nullptr, gdw.array(),
                                   with_bias ? &dbias : nullptr);
   EXPECT_TRUE(gdw.margins_untouched() && gdb.margins_untouched()) << describe(c);
   return {gdw.values(), gdb.values()};

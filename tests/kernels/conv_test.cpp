@@ -30,6 +30,10 @@ TYPED_TEST(Convolution, OfAFewNumbersIsWhatOneWritesByHand) {
   const std::vector<T> x = {1, 2, 3, 4}, weight = {10, 1}, bias = {100};
 
   EXPECT_EQ(run_forward(c, x, weight, &bias, Epilogue::none), (std::vector<T>{101, 112, 123, 134, 140}));
+  c.mode = PaddingMode::reflect;
+  EXPECT_EQ(run_forward(c, x, weight, &bias, Epilogue::none), (std::vector<T>{121, 112, 123, 134, 143}));
+  c.mode = PaddingMode::replicate;
+  EXPECT_EQ(run_forward(c, x, weight, &bias, Epilogue::none), (std::vector<T>{111, 112, 123, 134, 144}));
   c.mode = PaddingMode::symmetric;
   EXPECT_EQ(run_forward(c, x, weight, &bias, Epilogue::none), (std::vector<T>{111, 112, 123, 134, 144}));
 
@@ -50,14 +54,16 @@ TYPED_TEST(Convolution, IsItsDefinitionForManySizes) {
   const int64_t sizes[] = {1, 5, 8, 31, 32, 33, 70}, strides[] = {1, 1, 2, 3}, dilations[] = {1, 1, 2, 4};
   const int64_t batches[] = {0, 1, 1, 3};
   int checked = 0;
-  for (int trial = 0; checked < 250; ++trial) {
+  const PaddingMode modes[] = {PaddingMode::zero, PaddingMode::zero, PaddingMode::symmetric, PaddingMode::reflect,
+                               PaddingMode::replicate};
+  for (int trial = 0; checked < 400; ++trial) {
     ASSERT_LT(trial, 100000);
     const int axes = std::uniform_int_distribution<int>(1, 3)(engine);
     Sizes s;
     s.batch = pick(batches);
     std::tie(s.in, s.out) = pick(channels);
     const std::vector<int64_t> kernel = pick(kernels);
-    s.mode = trial % 2 ? PaddingMode::symmetric : PaddingMode::zero;
+    s.mode = pick(modes);
     for (int a = 0; a < axes; ++a) {
       s.input.push_back(pick(sizes));
       s.kernel.push_back(kernel[static_cast<std::size_t>(3 - axes + a)]);
@@ -131,8 +137,9 @@ TYPED_TEST(Convolution, InputsThatNoOutputReachesGetNoGradient) {
 
 TYPED_TEST(Convolution, GradientOfTheInputIsTheAdjoint) {
   using T = TypeParam;
-  for (const PaddingMode mode : {PaddingMode::zero, PaddingMode::symmetric}) {
-    for (const int64_t padding : {0, 1, 4, 9}) {
+  for (const PaddingMode mode :
+       {PaddingMode::zero, PaddingMode::symmetric, PaddingMode::reflect, PaddingMode::replicate}) {
+    for (const int64_t padding : {0, 1, 4, 8}) {
       for (const int64_t stride : {1, 2, 3}) {
         const Conv c = conv_of(square(2, 3, 5, 9, 3, padding, stride, 2, mode));
         const std::vector<T> x = random_values<T>(x_size(c), 1), weight = random_values<T>(weight_size(c), 2);
