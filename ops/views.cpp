@@ -59,11 +59,7 @@ Tensor sliced(const char* op, const Tensor& x, const Part& part, SourceLocation 
       const auto [dx, fresh] = g.destination(0);
       Ops& ops = backend(dx.device());
       if (fresh) ops.fill(dx.array(), 0);
-      const Tensor to = part_of(dx, part);
-      if (to.is_contiguous()) return ops.accumulate(g.dy().array(), to.array());
-      const Tensor sum = detail::copied(to, to.dtype());
-      ops.accumulate(g.dy().array(), sum.array());
-      ops.copy(sum.array(), to.array());
+      ops.accumulate(g.dy().array(), part_of(dx, part).array());
     });
   return y;
 }

@@ -1,3 +1,122 @@
 #include "reel/ops/write_once.h"
 
-namespace reel {}  // namespace reel
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reel/ops/check.h"
+#include "reel/ops/views.h"
+
+namespace reel {
+
+// On a tape the buffer is a chain of tensors on one memory: each write gives the next one, which differs from the one before
+// in parts that nobody could read there. So the gradient of each is that of the next, the very same tensor: its other parts
+// belong to whoever wrote them, and what lies in this one flows to no one.
+struct WriteOnce::State {
+  Tensor memory;
+  Tensor now;  // the last of the chain
+  int axis;
+  std::vector<std::optional<SourceLocation>> written;  // of each index: by which line
+  std::int64_t end = 0;
+};
+
+namespace {
+
+using detail::Gradients;
+
+std::string range(std::int64_t begin, std::int64_t end) {
+  return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
+}
+
+// A view of the same elements that is a tensor of its own.
+Tensor again(const Tensor& x) { return detail::view(x, 0, x.shape(), x.array().strides); }
+
+}  // namespace
+
+WriteOnce::WriteOnce(const Shape& shape, const WriteOnceOptions& options, SourceLocation where)
+    : state_(std::make_shared<State>()) {
+  state_->axis = check::axis("WriteOnce", options.axis, shape.rank(), where);
+  state_->memory = empty(shape, {.dtype = options.dtype, .device = options.device}, where);
+  backend(options.device).fill(state_->memory.array(), 0);  // so that no check for NaN meets what is not written yet
+  state_->now = state_->memory;
+  state_->written.resize(static_cast<std::size_t>(shape[state_->axis]));
+}
+
+// Not inline: options of every convolution have one, and users' compilers need not see through it.
+WriteOnce::Part::Part(const Part&) = default;
+WriteOnce::Part& WriteOnce::Part::operator=(const Part&) = default;
+WriteOnce::Part::~Part() = default;
+
+std::int64_t WriteOnce::end() const { return state_->end; }
+
+WriteOnce::Part WriteOnce::part(std::int64_t begin, std::int64_t end, SourceLocation where) const {
+  const auto size = static_cast<std::int64_t>(state_->written.size());
+  if (begin < 0 || begin > end || end > size)
+    throw IndexError("WriteOnce: a part must lie within the " + std::to_string(size) + " indices of axis " +
+                         std::to_string(state_->axis) + ", got " + range(begin, end),
+                     where);
+  Part part;
+  part.state_ = state_;
+  part.begin_ = begin;
+  part.end_ = end;
+  return part;
+}
+
+Tensor WriteOnce::append(const Tensor& x, SourceLocation where) {
+  check::defined("WriteOnce", "x", x, where);
+  check::rank("WriteOnce", "x", x, state_->memory.rank(), state_->memory.shape().str().c_str(), where);
+  return part(end(), end() + x.shape()[state_->axis], where).write(x, where);
+}
+
+Tensor WriteOnce::view(std::int64_t begin, std::int64_t end, SourceLocation where) const {
+  const Part part = this->part(begin, end, where);
+  for (std::int64_t i = begin; i < end; ++i)
+    if (!state_->written[static_cast<std::size_t>(i)])
+      throw IndexError("WriteOnce: what is read must have been written, got " + range(begin, end) + ", and index " +
+                           std::to_string(i) + " was not",
+                       where);
+  return part.of(state_->now, where);
+}
+
+Tensor WriteOnce::Part::memory(const char* op, const Shape& shape, const Tensor& x, SourceLocation where) const {
+  const Tensor target = untaped([&] { return of(state_->memory); });
+  check::like(op, "the buffer to write into", target, "x", x, where);
+  check::shape(op, "the part to write into", target, shape, where);
+  for (std::int64_t i = begin_; i < end_; ++i) {
+    const std::optional<SourceLocation>& by = state_->written[static_cast<std::size_t>(i)];
+    if (by)
+      throw VersionError(std::string(op) + ": each part of a WriteOnce is written once, got " + range(begin_, end_) +
+                             ", and index " + std::to_string(i) + " was written at " + by->file + ":" +
+                             std::to_string(by->line),
+                         where);
+  }
+  return target;
+}
+
+WriteOnce::Part::Step WriteOnce::Part::written(SourceLocation where) const {
+  for (std::int64_t i = begin_; i < end_; ++i) state_->written[static_cast<std::size_t>(i)] = where;
+  if (end_ > state_->end) state_->end = end_;
+  const Tensor before = state_->now;
+  if (detail::taping()) state_->now = again(before);
+  return {before, state_->now};
+}
+
+Tensor WriteOnce::Part::of(const Tensor& whole, SourceLocation where) const {
+  if (end_ - begin_ == whole.shape()[state_->axis]) return whole;
+  return narrow(whole, state_->axis, begin_, end_ - begin_, where);
+}
+
+Tensor WriteOnce::Part::write(const Tensor& x, SourceLocation where) const {
+  check::defined("WriteOnce", "x", x, where);
+  const Tensor y = memory("WriteOnce", x.shape(), x, where);
+  backend(x.device()).copy(x.array(), y.array());
+  const auto [before, after] = written(where);
+  if (detail::taping())
+    detail::record_op("WriteOnce", where, {&x, &before}, after, {}, [part = *this](Gradients& g) {
+      g.add(0, part.of(g.dy()));
+      g.add(1, g.dy());
+    });
+  return of(after, where);
+}
+
+}  // namespace reel
