@@ -48,7 +48,7 @@ class REEL_API Conv2d : public Module {
   Conv2d(const char* kind, const Conv2dLayerOptions& options, SourceLocation where);
   Conv2d(const char* kind, Module* parent, std::string name, const Conv2dLayerOptions& options, SourceLocation where);
 
-  const Conv2dOptions& geometry() const { return geometry_; }
+  const ConvOptions& geometry() const { return geometry_; }
   /// Takes `in` from the first input, if it was left open.
   void settle(const Tensor& x, SourceLocation where) const;
 
@@ -57,7 +57,7 @@ class REEL_API Conv2d : public Module {
   void start(SourceLocation where) const;
 
   Parameter weight_, bias_;
-  Conv2dOptions geometry_;
+  ConvOptions geometry_;
 };
 
 /// max(Conv2d(x), 0) in one kernel.

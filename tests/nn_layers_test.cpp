@@ -26,7 +26,7 @@ TEST(Layers, ComputeWhatTheirOpsDo) {
                                    .dilation = {1, 2},
                                    .groups = 2,
                                    .padding_mode = PaddingMode::symmetric};
-  const Conv2dOptions plain{
+  const ConvOptions plain{
       .stride = {2, 1}, .padding = {1, 1}, .dilation = {1, 2}, .groups = 2, .mode = PaddingMode::symmetric};
   const Tensor image = randn({2, 4, 7, 6});
   const Conv2d conv(options);

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "reel/core/ragged.h"
-#include "reel/ops/conv.h"
 #include "reel/ops/create.h"
 #include "reel/ops/matmul.h"
 #include "reel/tests/ops/reference.h"
@@ -185,62 +184,6 @@ OpCase linear_row(bool bias, bool relu) {
                    {"linear", "weight must be f32 like x, got f64"}}}};
 }
 
-struct ConvForm {
-  std::string variant;
-  Conv2dOptions options;
-  std::int64_t in, out, kh, kw;
-};
-
-std::int64_t mirrored(std::int64_t i, std::int64_t n) { return i < 0 ? -i - 1 : i >= n ? 2 * n - 1 - i : i; }
-
-// From the definition.
-Ref convolved(const Ref& x, const Ref& w, const Ref& b, const Conv2dOptions& o, bool relu) {
-  std::int64_t out[2];
-  for (int d = 0; d < 2; ++d)
-    out[d] = (x.shape[2 + d] + 2 * o.padding[d] - o.dilation[d] * (w.shape[2 + d] - 1) - 1) / o.stride[d] + 1;
-  const std::int64_t per_group = w.shape[0] / o.groups;
-  return filled({x.shape[0], w.shape[0], out[0], out[1]}, [&](const auto& i) {
-    double y = at(b, {i[1]});
-    for (std::int64_t c = 0; c < w.shape[1]; ++c)
-      for (std::int64_t r = 0; r < w.shape[2]; ++r)
-        for (std::int64_t s = 0; s < w.shape[3]; ++s) {
-          std::int64_t row = i[2] * o.stride[0] + r * o.dilation[0] - o.padding[0];
-          std::int64_t col = i[3] * o.stride[1] + s * o.dilation[1] - o.padding[1];
-          if (o.mode == PaddingMode::symmetric) {
-            row = mirrored(row, x.shape[2]);
-            col = mirrored(col, x.shape[3]);
-          }
-          if (row < 0 || row >= x.shape[2] || col < 0 || col >= x.shape[3]) continue;
-          y += at(x, {i[0], i[1] / per_group * w.shape[1] + c, row, col}) * at(w, {i[1], c, r, s});
-        }
-    return relu ? std::max(y, 0.0) : y;
-  });
-}
-
-OpCase conv_row(const ConvForm& form, bool relu) {
-  return {.name = std::string(relu ? "conv2d_relu" : "conv2d") + form.variant,
-          .inputs =
-              [form](Maker& make, Size size) {
-                const std::int64_t n = size == Size::empty ? 0 : size == Size::one ? 1 : size == Size::large ? 5 : 2;
-                const std::int64_t side = size == Size::large ? 40 : size == Size::odd ? 17 : size == Size::one ? 5 : 6;
-                Tensors in;
-                in.push_back(make.uniform({n, form.in, side, side + 1}, -1, 1));
-                in.push_back(make.uniform({form.out, form.in / form.options.groups, form.kh, form.kw}, -0.2, 0.2));
-                in.push_back(make.uniform({form.out}, 0.6, 0.9));
-                return in;
-              },
-          .call =
-              [form, relu](const Tensors& in) {
-                return relu ? conv2d_relu(in[0], in[1], in[2], form.options)
-                            : conv2d(in[0], in[1], in[2], form.options);
-              },
-          .reference =
-              [form, relu](const std::vector<Ref>& in) { return convolved(in[0], in[1], in[2], form.options, relu); },
-          .differentiable = {0, 1, 2},
-          .tolerance = 100,
-          .rows_alone = true};
-}
-
 }  // namespace
 
 std::vector<OpCase> product_cases() {
@@ -274,51 +217,6 @@ std::vector<OpCase> product_cases() {
   rows.push_back(linear_row(true, false));
   rows.push_back(linear_row(false, false));
   rows.push_back(linear_row(true, true));
-  const std::vector<ConvForm> forms = {
-      {"", {.padding = {1, 1}}, 1, 2, 3, 3},
-      {"/valid", {}, 2, 3, 3, 3},
-      {"/dilated", {.padding = {2, 2}, .dilation = {2, 2}}, 2, 2, 3, 3},
-      {"/symmetric", {.padding = {2, 2}, .dilation = {2, 2}, .mode = PaddingMode::symmetric}, 2, 2, 3, 3},
-      {"/strided", {.stride = {2, 3}, .padding = {1, 0}}, 2, 3, 2, 3},
-      {"/pointwise", {}, 3, 4, 1, 1},
-      {"/groups", {.padding = {1, 1}, .groups = 2}, 4, 6, 3, 3},
-      {"/wide", {.padding = {0, 2}}, 2, 2, 1, 5},
-      {"/channels", {.padding = {1, 1}}, 16, 17, 3, 3}};
-  for (const bool relu : {true, false})
-    for (const ConvForm& form : forms) rows.push_back(conv_row(form, relu));
-  const auto bad = [](Tensor (*op)(const Tensor&, const Tensor&, const Tensor&, const Conv2dOptions&, SourceLocation),
-                      const std::string& name) -> std::vector<BadCall> {
-    const SourceLocation here = SourceLocation::current();
-    return {
-        {[=] {
-           op(ones({3, 5, 5}), ones({1, 1, 3, 3}), {}, {}, here);
-         },
-         {name, "x must have shape [n, in, h, w]", "cases.cpp"}},
-        {[=] {
-           op(ones({1, 2, 5, 5}), ones({1, 1, 3, 3}), {}, {}, here);
-         },
-         {name, "weight must have shape [out, 2, kh, kw]"}},
-        {[=] {
-           op(ones({1, 1, 2, 2}), ones({1, 1, 3, 3}), {}, {}, here);
-         },
-         {name, "the kernel must fit", "3 pixels over 2"}},
-        {[=] {
-           op(ones({1, 1, 5, 5}), ones({1, 1, 3, 3}), {}, {.stride = {0, 1}}, here);
-         },
-         {name, "at least 1"}},
-        {[=] {
-           op(ones({1, 3, 5, 5}), ones({2, 1, 3, 3}), {}, {.groups = 2}, here);
-         },
-         {name, "groups must divide", "got 2"}},
-        {[=] {
-           op(ones({1, 1, 2, 5}), ones({1, 1, 3, 3}), {}, {.padding = {3, 0}, .mode = PaddingMode::symmetric}, here);
-         },
-         {name, "symmetric padding must not exceed"}}};
-  };
-  for (OpCase& row : rows) {
-    if (row.name == "conv2d") row.bad = bad(conv2d, "conv2d");
-    if (row.name == "conv2d_relu") row.bad = bad(conv2d_relu, "conv2d_relu");
-  }
   return rows;
 }
 
