@@ -1,0 +1,117 @@
+// What the op-case table cannot say about convolutions and pooling.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "reel/core/tape.h"
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/conv.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/create.h"
+#include "reel/ops/pool.h"
+#include "reel/ops/ragged.h"
+#include "reel/ops/views.h"
+
+namespace reel::test {
+namespace {
+
+using testing::ElementsAre;
+
+const TensorOptions kDouble{.dtype = f64};
+
+Tensor shaped(std::initializer_list<double> values, const Shape& shape) {
+  return reshape(tensor(values, kDouble), shape);
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  const Tensor x = contiguous(a), y = contiguous(b);
+  return x.shape() == y.shape() &&
+         std::memcmp(x.array().data, y.array().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())) == 0;
+}
+
+TEST(MaxPool, TellsWhereTheMaximaWere) {
+  const Tensor x = shaped({1, 5, 5, 2, 0, 7, NAN, 3}, {1, 1, 2, 4});
+  const MaxPooled y = max_pool2d_which(x, {.kernel = {2, 2}, .stride = {1, 1}});
+  EXPECT_THAT(y.which.to_vector<std::int64_t>(), ElementsAre(5, 6, 6));
+  EXPECT_EQ(y.values.to_vector<double>()[0], 7);
+  EXPECT_TRUE(std::isnan(y.values.to_vector<double>()[1]));
+  // The first of equals, and something even where all is -inf.
+  EXPECT_THAT(max_pool1d_which(shaped({5, 5, 1}, {1, 1, 3}), {.kernel = 3}).which.to_vector<std::int64_t>(),
+              ElementsAre(0));
+  const Tensor lowest = full({1, 1, 1, 2, 2}, -INFINITY, kDouble);
+  const MaxPooled z = max_pool3d_which(lowest, {.kernel = {1, 2, 2}, .stride = 1, .padding = {0, 1, 1}});
+  EXPECT_THAT(z.which.to_vector<std::int64_t>(), ElementsAre(0, 0, 1, 0, 0, 1, 2, 2, 3));
+}
+
+TEST(MaxPool, GivesTheGradientToTheFirstOfEquals) {
+  const Tensor x = shaped({4, 4, 4, 4}, {1, 1, 4});
+  for (const bool recorded : {false, true}) {
+    Tape outer;
+    if (recorded) outer.watch(x);
+    Tape tape;
+    tape.watch(x);
+    const Tensor y = max_pool1d(x, {.kernel = 3, .stride = 1});
+    EXPECT_THAT(tape.gradient(y, shaped({10, 1}, {1, 1, 2}), {x})[0].to_vector<double>(), ElementsAre(10, 1, 0, 0));
+  }
+}
+
+TEST(AvgPool, CountsThePaddingUnlessToldNotTo) {
+  const Tensor x = shaped({6, 3, 9}, {1, 1, 3});
+  EXPECT_THAT(avg_pool1d(x, {.kernel = 3, .stride = 1, .padding = 1}).to_vector<double>(), ElementsAre(3, 6, 4));
+  EXPECT_THAT(avg_pool1d(x, {.kernel = 3, .stride = 1, .padding = 1, .count_padding = false}).to_vector<double>(),
+              ElementsAre(4.5, 6, 6));
+  // Beyond the padding nothing counts: the last window is 3 and 9 only.
+  EXPECT_THAT(avg_pool1d(shaped({6, 3, 9, 3, 9}, {1, 1, 5}), {.kernel = 3, .ceil = true}).to_vector<double>(),
+              ElementsAre(6, 6));
+}
+
+TEST(Convolution, OfPaddingWithAnInfiniteWeightIsNaN) {
+  const Tensor x = ones({1, 1, 3}), weight = full({1, 1, 3}, INFINITY);
+  EXPECT_TRUE(std::isnan(conv1d(x, weight, {}, {.padding = 1}).to_vector<float>()[0]));
+  EXPECT_EQ(conv1d(x, weight).to_vector<float>()[0], INFINITY);
+}
+
+TEST(RaggedConvolution, OfASequenceAloneGivesTheSameBitsAsInABatch) {
+  manual_seed(3);
+  const std::vector<std::int64_t> lengths = {0, 1, 5, 0, 2, 33, 100, 0};
+  for (const ConvOptions& options : {ConvOptions{.padding = 1}, ConvOptions{}, ConvOptions{.padding = 4, .dilation = 2},
+                                     ConvOptions{.padding = 7}}) {
+    const Ragged x = Ragged::from_lengths(randn({141, 9}), lengths);
+    const Tensor weight = randn({5, 9, 3}), bias = randn({5});
+    const Ragged y = conv1d_relu(x, weight, bias, options);
+    const Tensor dy = randn(y.values().shape());
+    const auto gradient = [&](const Ragged& part, const Tensor& seed) {
+      Tape tape;
+      tape.watch(part.values());
+      const Tensor values = conv1d_relu(part, weight, bias, options).values();
+      return tape.gradient(values, seed, {part.values()})[0];
+    };
+    const Ragged dx = x.with(gradient(x, dy));
+    ASSERT_EQ(y.count(), 8);
+    for (std::int64_t i = 0; i < y.count(); ++i) {
+      const Ragged part = Ragged::from_list({contiguous(x[i])});
+      const Ragged alone = conv1d_relu(part, weight, bias, options);
+      EXPECT_TRUE(same_bits(alone.values(), y[i])) << i;
+      EXPECT_TRUE(same_bits(gradient(part, contiguous(y.with(dy)[i])), dx[i])) << i;
+      const bool possible = x.length(i) + 2 * options.padding[0] > options.dilation[0] * 2;
+      ASSERT_EQ(y.length(i), possible ? x.length(i) + 2 * options.padding[0] - options.dilation[0] * 2 : 0);
+      if (!possible) continue;
+      const Tensor dense = conv1d_relu(unsqueeze(transpose(x[i]), 0), weight, bias, options);
+      EXPECT_TRUE(same_bits(transpose(squeeze(dense, 0)), y[i])) << i;
+    }
+  }
+}
+
+TEST(RaggedConvolution, OfNoSequencesIsNone) {
+  const Ragged none = Ragged::from_lengths(zeros({0, 2}), std::vector<std::int64_t>{});
+  const Ragged y = conv1d(none, ones({3, 2, 5}), {}, {.padding = 2});
+  EXPECT_EQ(y.count(), 0);
+  EXPECT_EQ(y.values().shape(), (Shape{0, 3}));
+}
+
+}  // namespace
+}  // namespace reel::test
