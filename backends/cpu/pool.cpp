@@ -1,23 +1,29 @@
-// Pooling: row by row of outputs, and within a row tap by tap, so that the inner loops run along rows. A result's taps are
-// always taken in row-major order. Backward adds plane by plane.
+// Pooling: a few rows of outputs at a time, tap by tap, and for each tap row by row, so that the inner loops run along rows, and
+// no row is read right after it was written a few elements beside, which stalls. A result's taps are always taken in row-major
+// order. Backward adds plane by plane.
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/vector_loops.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
 
+/// parallel_for has two calls of its body: small work would have it inlined twice.
+#define REEL_ONCE __attribute__((noinline))
+
 REEL_INLINE int64_t product(const int64_t (&sizes)[3]) { return sizes[0] * sizes[1] * sizes[2]; }
 
-/// The taps k = begin .. end - 1 of the window of output o along an axis that lie within the input.
-struct Taps {
-  int64_t begin, end;
-  int64_t start;  // where tap 0 lies
+/// Tap k along an axis: the outputs first .. last - 1 see it within the input, output o at o stride + shift.
+struct AxisTap {
+  int64_t first, last, shift;
 
-  REEL_INLINE Taps(const Conv& c, int axis, int64_t o) : start(o * c.stride[axis] - c.padding[axis]) {
-    begin = start < 0 ? ceil_div(-start, c.dilation[axis]) : 0;
-    end = min(c.kernel[axis], ceil_div(max<int64_t>(0, c.input[axis] - start), c.dilation[axis]));
+  REEL_INLINE AxisTap(const Conv& c, int axis, int64_t k) : shift(k * c.dilation[axis] - c.padding[axis]) {
+    const int64_t stride = c.stride[axis];
+    first = shift < 0 ? ceil_div(-shift, stride) : 0;
+    last = min(c.output[axis], ceil_div(max<int64_t>(0, c.input[axis] - shift), stride));
   }
+  REEL_INLINE bool is_seen_by(int64_t o) const { return o >= first && o < last; }
 };
 
 /// How many elements an average over window o divides by along an axis (dilation 1): those within the input or, if
@@ -27,45 +33,41 @@ REEL_INLINE int64_t counted(const Conv& c, int axis, int64_t o, bool count_paddi
   return min(start + c.kernel[axis], c.input[axis] + padding) - max(start, -padding);
 }
 
-/// Calls f(tap, first, last, i) for each tap of a row of outputs (o0, o1, 0 ..): the outputs first .. last - 1 see it within
-/// the input; i is the place in the plane, i + o stride, from which output o has it.
+/// Rows that are worked on together: as many as stay in the first-level cache.
+constexpr int64_t kRows = 16;
+
+/// Calls f(tap, row, first, n, place) for each tap, and of rows begin .. end - 1 (at most kRows, counted through all planes)
+/// for each that sees it: output first + j, j < n, of the row has it from element `place` + j stride of x.
 template <class F>
-REEL_INLINE void for_each_tap(const Conv& c, const Taps& taps0, const Taps& taps1, F&& f) {
-  const int64_t stride = c.stride[2];
-  for (int64_t k0 = taps0.begin; k0 < taps0.end; ++k0) {
-    for (int64_t k1 = taps1.begin; k1 < taps1.end; ++k1) {
-      const int64_t i0 = taps0.start + k0 * c.dilation[0], i1 = taps1.start + k1 * c.dilation[1];
-      for (int64_t k2 = 0; k2 < c.kernel[2]; ++k2) {
-        const int64_t shift = k2 * c.dilation[2] - c.padding[2];
-        const int64_t first = shift < 0 ? ceil_div(-shift, stride) : 0;
-        const int64_t last = min(c.output[2], ceil_div(max<int64_t>(0, c.input[2] - shift), stride));
-        f((k0 * c.kernel[1] + k1) * c.kernel[2] + k2, first, last, (i0 * c.input[1] + i1) * c.input[2] + shift);
-      }
+REEL_INLINE void for_each_tap(const Conv& c, int64_t begin, int64_t end, F&& f) {
+  int64_t o0[kRows], o1[kRows], plane[kRows];
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t r = row - begin;
+    o1[r] = row % c.output[1];
+    o0[r] = row / c.output[1] % c.output[0];
+    plane[r] = row / c.output[1] / c.output[0] * product(c.input);
+  }
+  for (int64_t tap = 0; tap < product(c.kernel); ++tap) {
+    const int64_t k01 = tap / c.kernel[2];
+    const AxisTap tap0(c, 0, k01 / c.kernel[1]), tap1(c, 1, k01 % c.kernel[1]), tap2(c, 2, tap % c.kernel[2]);
+    if (tap2.first >= tap2.last) continue;
+    for (int64_t r = 0; r < end - begin; ++r) {
+      if (!tap0.is_seen_by(o0[r]) || !tap1.is_seen_by(o1[r])) continue;
+      const int64_t row = (o0[r] * c.stride[0] + tap0.shift) * c.input[1] + o1[r] * c.stride[1] + tap1.shift;
+      f(tap, begin + r, tap2.first, tap2.last - tap2.first,
+        plane[r] + row * c.input[2] + tap2.first * c.stride[2] + tap2.shift);
     }
   }
 }
 
-/// f(stride), a constant where that is 1, so that the loop in f becomes one over neighbours.
-template <class F>
-REEL_INLINE void with_stride(int64_t stride, F&& f) {
-  if (stride == 1) {
-    f(1);
-  } else {
-    f(stride);
-  }
-}
-
-/// Calls f(plane, o0, o1, row) for each row of outputs, in parallel; f gets memory for a row of T.
+/// Calls f(begin, end, memory for their outputs) for groups of rows, at most kRows, in parallel.
 template <class T, class F>
-void for_each_row(const Conv& c, F&& f) {
-  const int64_t rows = c.output[0] * c.output[1], columns = c.output[2];
-  const int64_t cost = max<int64_t>(1, columns * product(c.kernel));
-  parallel_for(c.batch * c.in * rows, max<int64_t>(1, kGrain / cost), [&](int64_t begin, int64_t end) {
-    const Scratch scratch(static_cast<std::size_t>(columns) * sizeof(T));
-    for (int64_t unit = begin; unit < end; ++unit) {
-      const int64_t row = unit % rows;
-      f(unit / rows, row / c.output[1], row % c.output[1], unit * columns, scratch.as<T>());
-    }
+void for_rows(const Conv& c, F&& f) {
+  const int64_t columns = c.output[2], cost = max<int64_t>(1, columns * product(c.kernel));
+  const int64_t rows = c.batch * c.in * c.output[0] * c.output[1];
+  parallel_for(rows, max<int64_t>(kRows, kGrain / cost), [&](int64_t begin, int64_t end) REEL_ONCE {
+    const Scratch scratch(static_cast<std::size_t>(kRows * columns) * sizeof(T));
+    for (; begin < end; begin += kRows) f(begin, min(end, begin + kRows), scratch.as<T>());
   });
 }
 
@@ -73,54 +75,20 @@ void for_each_row(const Conv& c, F&& f) {
 template <class T, class F>
 void for_each_plane(const Conv& c, T* dx, F&& f) {
   const int64_t plane = product(c.input), cost = plane + product(c.output) * product(c.kernel);
-  parallel_for(c.batch * c.in, max<int64_t>(1, kGrain / max<int64_t>(1, cost)), [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) {
-      T* to = dx + p * plane;
-      for (int64_t i = 0; i < plane; ++i) to[i] = 0;
-      f(p, to);
-    }
-  });
+  parallel_for(c.batch * c.in, max<int64_t>(1, kGrain / max<int64_t>(1, cost)),
+               [&](int64_t begin, int64_t end) REEL_ONCE {
+                 for (int64_t p = begin; p < end; ++p) {
+                   T* to = dx + p * plane;
+                   for (int64_t i = 0; i < plane; ++i) to[i] = 0;
+                   f(p, to);
+                 }
+               });
 }
 
-/// The first of the largest elements; the first NaN beats all. `tap` remembers which it was.
-template <class T, class Tap>
-void max_row(const Conv& c, const T* x, const Taps& taps0, const Taps& taps1, T* best, Tap* tap) {
-  for (int64_t o = 0; o < c.output[2]; ++o) {
-    best[o] = -__builtin_inf();
-    tap[o] = -1;
-  }
-  for_each_tap(c, taps0, taps1, [&](int64_t k, int64_t first, int64_t last, int64_t i) {
-    const T* from = x + i;
-    const Tap this_tap = static_cast<Tap>(k);
-    with_stride(c.stride[2], [&](auto stride) {
-      for (int64_t o = first; o < last; ++o) {
-        const T value = from[o * stride], so_far = best[o];
-        const bool wins = (value > so_far) | ((value != value) & (so_far == so_far)) | (tap[o] < 0);
-        best[o] = wins ? value : so_far;
-        tap[o] = wins ? this_tap : tap[o];
-      }
-    });
-  });
-}
+// --- maxima -----------------------------------------------------------------------------------------------------------
 
-/// Sums of the windows' elements.
-template <class T>
-void sum_row(const Conv& c, const T* x, const Taps& taps0, const Taps& taps1, T* sums) {
-  for (int64_t o = 0; o < c.output[2]; ++o) sums[o] = 0;
-  for_each_tap(c, taps0, taps1, [&](int64_t, int64_t first, int64_t last, int64_t i) {
-    const T* from = x + i;
-    with_stride(c.stride[2], [&](auto stride) {
-      for (int64_t o = first; o < last; ++o) sums[o] += from[o * stride];
-    });
-  });
-}
-
-/// y[o] = x[o] / the number of elements that window o of row (o0, o1) counts.
-template <class T>
-void divide_row(const Conv& c, bool count_padding, int64_t o0, int64_t o1, const T* x, T* y) {
-  const int64_t rows = counted(c, 0, o0, count_padding) * counted(c, 1, o1, count_padding);
-  for (int64_t o = 0; o < c.output[2]; ++o) y[o] = x[o] / static_cast<T>(rows * counted(c, 2, o, count_padding));
-}
+/// Whose a maximum is while nothing was above -infinity.
+constexpr int kNobody = -1;
 
 /// An integer of T's size.
 template <class T>
@@ -132,52 +100,59 @@ struct TapOf<float> {
   using Type = std::int32_t;
 };
 
+/// best[i] and whose it is become x[i stride] and `tap` where that is larger or the first NaN.
+template <class T, class Tap>
+[[gnu::noinline]] void take_larger(const T* x, int64_t stride, int64_t n, Tap tap, T* best, Tap* whose) {
+  const auto take = [=](int64_t i, T value) {
+    const T so_far = best[i];
+    const bool wins = !(value <= so_far) & (so_far == so_far);
+    best[i] = wins ? value : so_far;
+    whose[i] = wins ? tap : whose[i];
+  };
+  if (stride == 1) {
+    for (int64_t i = 0; i < n; ++i) take(i, x[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i) take(i, x[i * stride]);
+  }
+}
+
+/// The first place of the plane that a window sees, relative to where it starts, along one axis.
+REEL_INLINE int64_t first_seen(const Conv& c, int axis, int64_t start) {
+  return start < 0 ? ceil_div(-start, c.dilation[axis]) * c.dilation[axis] : 0;
+}
+
 template <class T>
 void max_pool(const Conv& c, const T* x, T* y, int64_t* which) {
   using Tap = typename TapOf<T>::Type;
-  const int64_t plane_size = product(c.input), taps = product(c.kernel);
-  const Scratch offsets(static_cast<std::size_t>(taps) * sizeof(int64_t));  // of each tap from the window's start
+  const int64_t tap_count = product(c.kernel);
+  const Scratch offsets(static_cast<std::size_t>(tap_count) * sizeof(int64_t));  // of each tap from the window's start
   int64_t* const offset = offsets.as<int64_t>();
-  for (int64_t k = 0; k < taps; ++k) {
+  for (int64_t k = 0; k < tap_count; ++k) {
     const int64_t k0 = k / c.kernel[2] / c.kernel[1], k1 = k / c.kernel[2] % c.kernel[1], k2 = k % c.kernel[2];
     offset[k] = (k0 * c.dilation[0] * c.input[1] + k1 * c.dilation[1]) * c.input[2] + k2 * c.dilation[2];
   }
-  for_each_row<T>(c, [=, &c](int64_t plane, int64_t o0, int64_t o1, int64_t row, T* memory) {
-    const Taps taps0(c, 0, o0), taps1(c, 1, o1);
-    Tap* const tap = reinterpret_cast<Tap*>(memory);
-    max_row(c, x + plane * plane_size, taps0, taps1, y + row, tap);
+  for_rows<T>(c, [=, &c](int64_t begin, int64_t end, T* memory) {
+    const int64_t columns = c.output[2];
+    T* const best = y + begin * columns;
+    Tap* whose = reinterpret_cast<Tap*>(memory);
+    for (int64_t o = 0; o < (end - begin) * columns; ++o) {
+      best[o] = -kInfinity<T>;
+      whose[o] = kNobody;
+    }
+    for_each_tap(c, begin, end, [=, &c](int64_t tap, int64_t row, int64_t first, int64_t n, int64_t place) {
+      const int64_t o = (row - begin) * columns + first;
+      take_larger(x + place, c.stride[2], n, static_cast<Tap>(tap), best + o, whose + o);
+    });
     if (which == nullptr) return;
-    const int64_t start = (taps0.start * c.input[1] + taps1.start) * c.input[2] - c.padding[2];
-    for (int64_t o = 0; o < c.output[2]; ++o) which[row + o] = start + o * c.stride[2] + offset[tap[o]];
-  });
-}
-
-template <class T>
-void average_pool(const Conv& c, bool count_padding, const T* x, T* y) {
-  const int64_t plane_size = product(c.input);
-  for_each_row<T>(c, [=, &c](int64_t plane, int64_t o0, int64_t o1, int64_t row, T* sums) {
-    const Taps taps0(c, 0, o0), taps1(c, 1, o1);
-    sum_row(c, x + plane * plane_size, taps0, taps1, sums);
-    divide_row(c, count_padding, o0, o1, sums, y + row);
-  });
-}
-
-template <class T>
-void average_pool_backward(const Conv& c, bool count_padding, const T* dy, T* dx) {
-  for_each_plane(c, dx, [=, &c](int64_t plane, T* to) {
-    const Scratch scratch(static_cast<std::size_t>(c.output[2]) * sizeof(T));
-    T* const share = scratch.as<T>();
-    const T* from = dy + plane * product(c.output);
-    for (int64_t o0 = 0; o0 < c.output[0]; ++o0) {
-      for (int64_t o1 = 0; o1 < c.output[1]; ++o1, from += c.output[2]) {
-        const Taps taps0(c, 0, o0), taps1(c, 1, o1);
-        divide_row(c, count_padding, o0, o1, from, share);
-        for_each_tap(c, taps0, taps1, [&](int64_t, int64_t first, int64_t last, int64_t i) {
-          T* const at = to + i;
-          with_stride(c.stride[2], [&](auto stride) {
-            for (int64_t o = first; o < last; ++o) at[o * stride] += share[o];
-          });
-        });
+    for (int64_t row = begin; row < end; ++row, whose += columns) {
+      const int64_t o0 = row / c.output[1] % c.output[0], o1 = row % c.output[1];
+      const int64_t start0 = o0 * c.stride[0] - c.padding[0], start1 = o1 * c.stride[1] - c.padding[1];
+      const int64_t start = (start0 * c.input[1] + start1) * c.input[2];
+      const int64_t first = first_seen(c, 0, start0) * c.input[1] * c.input[2] + first_seen(c, 1, start1) * c.input[2];
+      int64_t* to = which + row * columns;
+      for (int64_t o = 0; o < columns; ++o) {
+        const int64_t start2 = o * c.stride[2] - c.padding[2];
+        to[o] = start + start2 + (whose[o] == kNobody ? first + first_seen(c, 2, start2) : offset[whose[o]]);
       }
     }
   });
@@ -188,6 +163,77 @@ void max_pool_backward(const Conv& c, const T* dy, const int64_t* which, T* dx) 
   const int64_t outputs = product(c.output);
   for_each_plane(c, dx, [=](int64_t plane, T* to) {
     for (int64_t o = plane * outputs; o < (plane + 1) * outputs; ++o) to[which[o]] += dy[o];
+  });
+}
+
+// --- averages ---------------------------------------------------------------------------------------------------------
+
+/// y[i y_stride] += x[i x_stride]
+template <class T>
+[[gnu::noinline]] void add_strided(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t n) {
+  if (x_stride == 1 && y_stride == 1) {
+    for (int64_t i = 0; i < n; ++i) y[i] += x[i];
+  } else {
+    for (int64_t i = 0; i < n; ++i) y[i * y_stride] += x[i * x_stride];
+  }
+}
+
+/// y[i] = x[i] / (rows counts[i])
+template <class T>
+[[gnu::noinline]] void divide_row(const T* x, T rows, const T* counts, T* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] / (rows * counts[i]);
+}
+
+/// How many elements each window of a pooling counts.
+template <class T>
+struct Counts {
+  const Conv& c;
+  bool count_padding;
+  Scratch columns;
+
+  Counts(const Conv& c_, bool count_padding_)
+      : c(c_), count_padding(count_padding_), columns(static_cast<std::size_t>(c.output[2]) * sizeof(T)) {
+    for (int64_t o = 0; o < c.output[2]; ++o) columns.as<T>()[o] = static_cast<T>(counted(c, 2, o, count_padding));
+  }
+  /// y = x / counts for a row of windows.
+  REEL_INLINE void divide(int64_t row, const T* x, T* y) const {
+    const int64_t rows =
+        counted(c, 0, row / c.output[1] % c.output[0], count_padding) * counted(c, 1, row % c.output[1], count_padding);
+    divide_row(x, static_cast<T>(rows), columns.as<T>(), y, c.output[2]);
+  }
+};
+
+template <class T>
+void average_pool(const Conv& c, bool count_padding, const T* x, T* y) {
+  const Counts<T> counts(c, count_padding);
+  for_rows<T>(c, [&](int64_t begin, int64_t end, T* sums) {
+    const int64_t columns = c.output[2];
+    for (int64_t o = 0; o < (end - begin) * columns; ++o) sums[o] = 0;
+    for_each_tap(c, begin, end, [&](int64_t, int64_t row, int64_t first, int64_t n, int64_t place) {
+      add_strided(x + place, c.stride[2], sums + (row - begin) * columns + first, 1, n);
+    });
+    for (int64_t row = begin; row < end; ++row) {
+      counts.divide(row, sums + (row - begin) * columns, y + row * columns);
+    }
+  });
+}
+
+template <class T>
+void average_pool_backward(const Conv& c, bool count_padding, const T* dy, T* dx) {
+  const Counts<T> counts(c, count_padding);
+  const int64_t columns = c.output[2], rows = c.output[0] * c.output[1];
+  for_each_plane(c, dx, [&](int64_t plane, T*) {
+    const Scratch scratch(static_cast<std::size_t>(kRows * columns) * sizeof(T));
+    T* const shares = scratch.as<T>();
+    for (int64_t begin = plane * rows; begin < (plane + 1) * rows; begin += kRows) {
+      const int64_t end = min((plane + 1) * rows, begin + kRows);
+      for (int64_t row = begin; row < end; ++row) {
+        counts.divide(row, dy + row * columns, shares + (row - begin) * columns);
+      }
+      for_each_tap(c, begin, end, [&](int64_t, int64_t row, int64_t first, int64_t n, int64_t place) {
+        add_strided(shares + (row - begin) * columns + first, 1, dx + place, c.stride[2], n);
+      });
+    }
   });
 }
 
