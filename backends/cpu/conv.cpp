@@ -141,8 +141,9 @@ template <class T>
 void fold_row(const Conv& conv, const Conv& padded, const T* plane, int64_t i0, int64_t i1, T* buffer, T* dx) {
   const int64_t columns = padded.input[2], n = conv.input[2], padding = conv.padding[2];
   const T* row = nullptr;
-  for_each_image(i0, conv.input[0], conv.padding[0], conv.mode, [&](int64_t p0) {
-    for_each_image(i1, conv.input[1], conv.padding[1], conv.mode, [&](int64_t p1) {
+  const AxisImages images1(i1, conv.input[1], conv.padding[1], conv.mode);
+  AxisImages(i0, conv.input[0], conv.padding[0], conv.mode).for_each([&](int64_t p0) {
+    images1.for_each([&](int64_t p1) {
       const T* image = plane + (p0 * padded.input[1] + p1) * columns;
       if (row == nullptr) {
         row = image;
@@ -157,7 +158,7 @@ void fold_row(const Conv& conv, const Conv& padded, const T* plane, int64_t i0, 
   for (int64_t i = 0; i < n; ++i) {
     if (i == padding + 1 && i < n - padding - 1) i = n - padding - 1;  // those between have no images
     dx[i] = 0;
-    for_each_image(i, n, padding, conv.mode, [&](int64_t p) { dx[i] += row[p]; });
+    AxisImages(i, n, padding, conv.mode).for_each([&](int64_t p) { dx[i] += row[p]; });
   }
 }
 
@@ -181,7 +182,8 @@ void backward_input_folded(const Conv& conv, Images<const T> dy, Images<const T>
     backward_input<T>(padded, dy.from(first), relu_output.from(first), weight,
                       {scratch.as<T>(), conv.in * padded_plane});
     const int64_t rows = conv.input[0] * conv.input[1];
-    parallel_for(padded.batch * conv.in * rows, kGrain / min(kGrain, padded.input[2]), [&](int64_t begin, int64_t end) {
+    // Not inlined: parallel_for has two calls of it.
+    const auto fold = [&](int64_t begin, int64_t end) __attribute__((noinline)) {
       const Scratch buffer(static_cast<std::size_t>(padded.input[2]) * sizeof(T));
       for (int64_t unit = begin; unit < end; ++unit) {
         const int64_t channel = unit / rows, row = unit % rows;
@@ -189,7 +191,8 @@ void backward_input_folded(const Conv& conv, Images<const T> dy, Images<const T>
                  buffer.as<T>(),
                  dx.from(first + channel / conv.in).data + channel % conv.in * plane + row * conv.input[2]);
       }
-    });
+    };
+    parallel_for(padded.batch * conv.in * rows, kGrain / min(kGrain, padded.input[2]), fold);
   }
 }
 

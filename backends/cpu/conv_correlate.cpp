@@ -73,7 +73,7 @@ void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const B
         a.x = x;
         a.y = buffer;
         a.y_row = plan.padded_length(rows, columns);
-        correlate_run(channels, plan.length(rows, columns), a);
+        correlate_runs(channels, plan.length(rows, columns), 1, 0, 0, a);
         for (int64_t r = 0; r < channels; ++r) {
           spread_run(buffer + r * a.y_row, layout.pitch, rows, columns, to + r * c.y_channel, c.y_step[1], c.y_step[2]);
         }
@@ -83,12 +83,10 @@ void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const B
                                  {a.weight, x + offset[0], c.in, layout.channel, layout.pitch, x_column, a.bias, a.relu,
                                   to, c.y_step[1], 0});
       } else {
+        a.x = x;
+        a.y = to;
         a.y_row = c.y_channel;
-        for (int64_t r = 0; r < rows; ++r) {
-          a.x = x + r * layout.pitch;
-          a.y = to + r * c.y_step[1];
-          correlate_run(channels, columns, a);
-        }
+        correlate_runs(channels, columns, rows, layout.pitch, c.y_step[1], a);
       }
     }
   }
@@ -104,7 +102,7 @@ void correlate(const Correlation<T>& c) {
   const int64_t plane = c.axis[0].input * c.axis[1].input * c.axis[2].input;
   const int64_t cost = taps * c.out + 8 * c.in + c.out;
   const BlockLayout layout = block_layout(c.axis, c.in, cost, Vec<T>::width, kConvBlockBytes / sizeof(T));
-  const int64_t row_tiles = ceil_div(c.out, kTileRows);
+  const int64_t row_tiles = row_tile_count(c.out);
 
   const Scratch weight_scratch(static_cast<std::size_t>(c.groups * c.out * taps) * sizeof(T));
   pack_weight(c, row_tiles, weight_scratch.as<T>());
@@ -117,7 +115,8 @@ void correlate(const Correlation<T>& c) {
   const int64_t buffer_elements = plan.joined ? kTileRows * run + Vec<T>::width : 0;  // spread_run reads whole vectors
   const int64_t block_cost = layout.axes[0].count * layout.axes[1].count * layout.axes[2].count * cost;
   const int64_t blocks = layout.count();
-  parallel_for(c.images * c.groups * blocks, max<int64_t>(1, kConvGrain / block_cost), [&](int64_t begin, int64_t end) {
+  // Not inlined: parallel_for has two calls of it.
+  const auto work = [&](int64_t begin, int64_t end) __attribute__((noinline)) {
     const Scratch scratch(static_cast<std::size_t>(packed_elements + buffer_elements) * sizeof(T));
     T* packed = scratch.as<T>();
     const bool zeroed = padding_stays(layout, c.mode) && end - begin > 1;
@@ -133,7 +132,8 @@ void correlate(const Correlation<T>& c) {
                       offset_scratch.as<int64_t>(), taps, c.y.from(image).data + group * c.out * c.y_channel,
                       packed + packed_elements);
     }
-  });
+  };
+  parallel_for(c.images * c.groups * blocks, max<int64_t>(1, kConvGrain / block_cost), work);
 }
 
 template void correlate<float>(const Correlation<float>&);

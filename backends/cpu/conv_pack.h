@@ -115,8 +115,9 @@ REEL_INLINE int64_t packed_size(const BlockLayout& layout, int64_t channels) {
 /// x: `channels` planes of one image, `plane` elements apart; y: the same for the relu mask, or null. `zeroed`: the zeros
 /// of the padding are there already.
 template <class T>
-void pack_block(const ConvAxis (&axis)[3], const BlockLayout& layout, const BlockOrigin& origin, PaddingMode mode,
-                const T* x, const T* y, int64_t plane, int64_t channels, bool zeroed, T* packed) {
+__attribute__((noinline)) void pack_block(const ConvAxis (&axis)[3], const BlockLayout& layout,
+                                          const BlockOrigin& origin, PaddingMode mode, const T* x, const T* y,
+                                          int64_t plane, int64_t channels, bool zeroed, T* packed) {
   const AxisLayout(&axes)[3] = layout.axes;
   const auto first = [&](int a) { return origin.first[a] * axis[a].stride - axis[a].padding; };
   const auto input_index = [&](int a, int64_t run, int64_t q) {

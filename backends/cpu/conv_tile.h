@@ -8,17 +8,23 @@
 /// tile begins and however wide it is, so that tiles may be chosen for speed alone.
 namespace reel::cpu::REEL_CPU_ISA {
 
-/// The tile's sums need rows * vectors registers, its inputs `vectors`, and a weight one (a product one more on v2).
+/// The tile's sums need rows * vectors registers, its inputs `vectors`, and a weight one (a product one more on v2). There are
+/// tiles of 1 to 4 rows and, for short runs, where there are registers for it, of 8; more would be much code for little.
 #if defined(REEL_SIMD_AVX512)
 inline constexpr int kTileRows = 8;
-inline constexpr int kTileVectors[kTileRows] = {8, 8, 6, 6, 4, 4, 3, 3};
+inline constexpr int kTileVectors[kTileRows] = {8, 8, 6, 6, 0, 0, 0, 3};
 #elif defined(__AVX2__)
-inline constexpr int kTileRows = 6;
-inline constexpr int kTileVectors[kTileRows] = {8, 4, 3, 3, 2, 2};
+inline constexpr int kTileRows = 4;
+inline constexpr int kTileVectors[kTileRows] = {8, 4, 3, 3};
 #else
 inline constexpr int kTileRows = 4;
 inline constexpr int kTileVectors[kTileRows] = {6, 4, 3, 2};
 #endif
+
+/// Into how many even tiles the rows are cut.
+REEL_INLINE int64_t row_tile_count(int64_t rows) {
+  return rows % kTileRows == 0 ? rows / kTileRows : ceil_div(rows, min(kTileRows, 4));
+}
 
 /// Tile t of `count` even tiles over `total` things begins here.
 REEL_INLINE int64_t tile_begin(int64_t total, int64_t count, int64_t t) { return total * t / count; }
@@ -80,11 +86,11 @@ void tile(const TileArguments<T>& a) {
   }
 }
 
-/// Calls tile<T, rows, vectors> for sizes known only at run time: 1 .. kTileRows, 1 .. kTileVectors[rows - 1].
+/// Calls tile<T, rows, vectors> for sizes known only at run time: rows as above, 1 .. kTileVectors[rows - 1] vectors.
 template <class T, int rows = kTileRows, int vectors = kTileVectors[rows - 1]>
 REEL_INLINE void call_tile(int64_t row_count, int64_t vector_count, const TileArguments<T>& a) {
   if (row_count < rows) {
-    if constexpr (rows > 1) call_tile<T, rows - 1>(row_count, vector_count, a);
+    if constexpr (rows > 1) call_tile<T, (rows > 4 ? 4 : rows - 1)>(row_count, vector_count, a);
   } else if (vector_count < vectors) {
     if constexpr (vectors > 1) call_tile<T, rows, vectors - 1>(row_count, vector_count, a);
   } else {
@@ -92,20 +98,23 @@ REEL_INLINE void call_tile(int64_t row_count, int64_t vector_count, const TileAr
   }
 }
 
-/// `rows` rows over `n` neighbouring positions.
+/// `rows` rows over `runs` runs of `n` neighbouring positions, x_step and y_step elements apart in x and y.
 template <class T>
-REEL_INLINE void correlate_run(int64_t rows, int64_t n, TileArguments<T> a) {
+__attribute__((noinline)) void correlate_runs(int64_t rows, int64_t n, int64_t runs, int64_t x_step, int64_t y_step,
+                                              TileArguments<T> a) {
   constexpr int64_t width = Vec<T>::width;
   const int64_t vectors = ceil_div(n, width);
   const int64_t tiles = ceil_div(vectors, kTileVectors[rows - 1]);
   const T* x = a.x;
   T* y = a.y;
-  for (int64_t t = 0; t < tiles; ++t) {
-    const int64_t begin = tile_begin(vectors, tiles, t), end = tile_begin(vectors, tiles, t + 1);
-    a.x = x + begin * width;
-    a.y = y + begin * width;
-    a.last = min(width, n - (end - 1) * width);
-    call_tile<T>(rows, end - begin, a);
+  for (int64_t run = 0; run < runs; ++run, x += x_step, y += y_step) {
+    for (int64_t t = 0; t < tiles; ++t) {
+      const int64_t begin = tile_begin(vectors, tiles, t), end = tile_begin(vectors, tiles, t + 1);
+      a.last = min(width, n - (end - 1) * width);
+      a.x = x + begin * width;
+      a.y = y + begin * width;
+      call_tile<T>(rows, end - begin, a);
+    }
   }
 }
 

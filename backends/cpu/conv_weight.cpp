@@ -139,11 +139,9 @@ struct WeightPass {
     const int64_t row_tiles = ceil_div(out, kWeightRows);
     for (int64_t tile = 0; tile < row_tiles; ++tile) {
       const int64_t o = tile_begin(out, row_tiles, tile), tile_rows = tile_begin(out, row_tiles, tile + 1) - o;
-      const int64_t tap_tiles = ceil_div(taps, kWeightTaps[tile_rows - 1]);
-      for (int64_t tap_tile = 0; tap_tile < tap_tiles; ++tap_tile) {
-        const int64_t t = tile_begin(taps, tap_tiles, tap_tile);
-        call_weight_tile<T>(tile_rows, tile_begin(taps, tap_tiles, tap_tile + 1) - t, block,
-                            block.dz + o * block.dz_row, offset + t, sums + o * taps + t, taps);
+      for (int64_t t = 0; t < taps;) {
+        t += call_weight_tile<T>(tile_rows, taps - t, block, block.dz + o * block.dz_row, offset + t,
+                                 sums + o * taps + t, taps);
       }
     }
   }
@@ -167,13 +165,14 @@ REEL_INLINE void set_zero(T* x, int64_t n) {
 /// y[i] = x[0][i] + x[1][i] + ...; x [parts, n] with parts `stride` elements apart.
 template <class T>
 void add_parts(const T* x, int64_t parts, int64_t stride, int64_t n, T* y) {
-  parallel_for(n, even_chunk(n, max<int64_t>(1024, kGrain / parts)), [&](int64_t begin, int64_t end) {
+  const auto add = [&](int64_t begin, int64_t end) __attribute__((noinline)) {
     for (int64_t i = begin; i < end; ++i) y[i] = x[i];
     for (int64_t part = 1; part < parts; ++part) {
       const T* from = x + part * stride;
       for (int64_t i = begin; i < end; ++i) y[i] += from[i];
     }
-  });
+  };
+  parallel_for(n, even_chunk(n, max<int64_t>(1024, kGrain / parts)), add);
 }
 
 template <class T>
@@ -198,7 +197,8 @@ void backward_weight(const Conv& conv, Images<const T> x, Images<const T> dy, Im
   const int64_t part_size = weights + conv.out;  // [weights], [out] of each part; a single part is the result
   const Scratch partials(parts > 1 ? static_cast<std::size_t>(parts * part_size) * sizeof(T) : 0);
   const int64_t task_cost = min(chunk, units) * pass.unit_cost();
-  parallel_for(parts * conv.groups, max<int64_t>(1, kConvGrain / task_cost), [&](int64_t begin, int64_t end) {
+  // Not inlined: parallel_for has two calls of it.
+  const auto work = [&](int64_t begin, int64_t end) __attribute__((noinline)) {
     const Scratch packed(static_cast<std::size_t>(pass.packed_x() + pass.packed_dz()) * sizeof(T));
     const Scratch masks(static_cast<std::size_t>(pass.masks()) * sizeof(LaneMask<T>));
     const bool zeroed = padding_stays(pass.layout, conv.mode);
@@ -217,7 +217,8 @@ void backward_weight(const Conv& conv, Images<const T> x, Images<const T> dy, Im
                       masks.as<LaneMask<T>>(), sums, bias_sums);
       }
     }
-  });
+  };
+  parallel_for(parts * conv.groups, max<int64_t>(1, kConvGrain / task_cost), work);
   if (parts == 1) return;
   add_parts(partials.as<T>(), parts, part_size, weights, dweight);
   if (dbias != nullptr) add_parts(partials.as<T>() + weights, parts, part_size, conv.out, dbias);

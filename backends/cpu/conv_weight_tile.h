@@ -15,6 +15,8 @@ inline constexpr int kWeightTaps[kWeightRows] = {9, 9, 9, 6};
 inline constexpr int kWeightRows = 3;
 inline constexpr int kWeightTaps[kWeightRows] = {9, 5, 3};
 #endif
+/// Not all numbers of taps have a tile, since their code is large: after kWeightTaps these.
+constexpr int next_smaller_taps(int taps) { return taps > 6 ? 6 : taps > 3 ? 3 : taps - 1; }
 
 /// Which lanes of a vector of x belong to outputs. dz is 0 in the others, but x need not be finite there.
 template <class T>
@@ -82,18 +84,21 @@ void weight_tile(const WeightBlock<T>& block, const T* dz, const int64_t* offset
   }
 }
 
-/// Calls weight_tile for sizes known only at run time: 1 .. kWeightRows, 1 .. kWeightTaps[rows - 1].
+/// Calls weight_tile for `row_count` rows, 1 .. kWeightRows, and as many of `tap_count` taps as there is a tile for; returns
+/// how many.
 template <class T, int rows = kWeightRows, int taps = kWeightTaps[rows - 1]>
-REEL_INLINE void call_weight_tile(int64_t row_count, int64_t tap_count, const WeightBlock<T>& block, const T* dz,
-                                  const int64_t* offset, T* sums, int64_t sums_row) {
+REEL_INLINE int call_weight_tile(int64_t row_count, int64_t tap_count, const WeightBlock<T>& block, const T* dz,
+                                 const int64_t* offset, T* sums, int64_t sums_row) {
   if (row_count < rows) {
-    if constexpr (rows > 1) call_weight_tile<T, rows - 1>(row_count, tap_count, block, dz, offset, sums, sums_row);
+    if constexpr (rows > 1)
+      return call_weight_tile<T, rows - 1>(row_count, tap_count, block, dz, offset, sums, sums_row);
   } else if (tap_count < taps) {
     if constexpr (taps > 1)
-      call_weight_tile<T, rows, taps - 1>(row_count, tap_count, block, dz, offset, sums, sums_row);
-  } else {
-    weight_tile<T, rows, taps>(block, dz, offset, sums, sums_row);
+      return call_weight_tile<T, rows, next_smaller_taps(taps)>(row_count, tap_count, block, dz, offset, sums,
+                                                                sums_row);
   }
+  weight_tile<T, rows, taps>(block, dz, offset, sums, sums_row);
+  return taps;
 }
 
 /// The sum of n (whole vectors) numbers, in four chains of vectors.
