@@ -45,17 +45,16 @@ Ragged within_sequences(const char* op, Convolution convolve, const Ragged& x, c
   Conv conv;
   detail::set_windows(conv, op, 1, detail::kernel_of(weight), options.stride, options.padding, options.dilation, where);
   const std::int64_t padding = conv.padding[2], lost = detail::reach(conv, 2) - 1;
-  // Neighbours share the zeros between them, if no two of their results stand at one place.
-  const std::int64_t gap = std::max(padding, 2 * padding - lost);
+  // Neighbours share the zeros between them. With wide padding they also share results there, over nothing but zeros.
   std::vector<std::int64_t> places, results, lengths;
   places.reserve(static_cast<std::size_t>(x.total()));
   results.reserve(static_cast<std::size_t>(x.total()));
-  std::int64_t end = gap;
+  std::int64_t end = padding;
   for (std::int64_t i = 0; i < x.count(); ++i) {
     lengths.push_back(std::max<std::int64_t>(0, x.length(i) + 2 * padding - lost));
     append_range(places, end, x.length(i));
     append_range(results, end - padding, lengths.back());
-    end += x.length(i) + gap;
+    end += x.length(i) + padding;
   }
   end = std::max(end, lost + 1);  // for one result at least
 
