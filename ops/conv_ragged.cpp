@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
+#include "reel/core/scratch.h"
 #include "reel/ops/conv.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/correlation.h"
@@ -26,16 +26,14 @@ void check_options(const char* op, const Ragged& x, const ConvOptions& options, 
                 where);
 }
 
-// `count` consecutive indices from `first` on.
-void append_range(std::vector<std::int64_t>& indices, std::int64_t first, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) indices.push_back(first + i);
-}
-
-Tensor on_device(const std::vector<std::int64_t>& indices, Device device) {
-  Tensor index = empty({indices.size()}, {.dtype = i64, .device = device});
-  backend(device).from_host(indices.data(), index.array().data,
-                            static_cast<std::int64_t>(indices.size() * sizeof(std::int64_t)));
-  return index;
+// For each sequence i as many consecutive numbers from first_of(i) on as it has rows.
+template <class F>
+Tensor consecutive(const Offsets& offsets, F&& first_of, Device device) {
+  const Tensor numbers = empty({offsets.total()}, {.dtype = i64});
+  auto* to = numbers.array().as<std::int64_t>();
+  for (std::int64_t i = 0; i < offsets.count(); ++i)
+    for (std::int64_t row = 0; row < offsets.length(i); ++row) *to++ = first_of(i) + row;
+  return detail::transferred(numbers, device);
 }
 
 Ragged within_sequences(const char* op, Convolution convolve, const Ragged& x, const Tensor& weight, const Tensor& bias,
@@ -45,25 +43,23 @@ Ragged within_sequences(const char* op, Convolution convolve, const Ragged& x, c
   Conv conv;
   detail::set_windows(conv, op, 1, detail::kernel_of(weight), options.stride, options.padding, options.dilation, where);
   const std::int64_t padding = conv.padding[2], lost = detail::reach(conv, 2) - 1;
+  const Offsets& rows = x.offsets();
+  const Scratch lengths(static_cast<std::size_t>(x.count()) * sizeof(std::int64_t));
+  for (std::int64_t i = 0; i < x.count(); ++i)
+    lengths.as<std::int64_t>()[i] = std::max<std::int64_t>(0, x.length(i) + 2 * padding - lost);
+  const Offsets results({lengths.as<std::int64_t>(), static_cast<std::size_t>(x.count())}, where);
   // Neighbours share the zeros between them. With wide padding they also share results there, over nothing but zeros.
-  std::vector<std::int64_t> places, results, lengths;
-  places.reserve(static_cast<std::size_t>(x.total()));
-  results.reserve(static_cast<std::size_t>(x.total()));
-  std::int64_t end = padding;
-  for (std::int64_t i = 0; i < x.count(); ++i) {
-    lengths.push_back(std::max<std::int64_t>(0, x.length(i) + 2 * padding - lost));
-    append_range(places, end, x.length(i));
-    append_range(results, end - padding, lengths.back());
-    end += x.length(i) + padding;
-  }
-  end = std::max(end, lost + 1);  // for one result at least
+  const auto first_result = [&](std::int64_t i) { return rows.span()[static_cast<std::size_t>(i)] + i * padding; };
+  const Tensor row_places = consecutive(
+      rows, [&](std::int64_t i) { return first_result(i) + padding; }, x.device());
+  const Tensor result_places = consecutive(results, first_result, x.device());
+  const std::int64_t end = std::max(x.total() + (x.count() + 1) * padding, lost + 1);  // for one result at least
 
-  const Tensor line = detail::add_rows(x.values(), on_device(places, x.device()), {end, x.values().shape()[1]});
+  const Tensor line = detail::add_rows(x.values(), row_places, {end, x.values().shape()[1]});
   ConvOptions without_padding = options;
   without_padding.padding = 0;
   const Tensor y = convolve(unsqueeze(transpose(line), 0), weight, bias, without_padding, where);
-  return Ragged(embedding(transpose(squeeze(y, 0)), on_device(results, x.device()), where), Offsets(lengths, where),
-                where);
+  return Ragged(embedding(transpose(squeeze(y, 0)), result_places, where), results, where);
 }
 
 }  // namespace

@@ -60,8 +60,11 @@ void check_correlation(const char* op, int axes, const Tensor& x, const Tensor& 
                        SourceLocation where) {
   check::floating(op, "x", x, where);
   check::rank(op, "x", x, 2 + axes, image_form(axes), where);
-  const char* sizes = axes == 1 ? ", k]" : axes == 2 ? ", kh, kw]" : ", kd, kh, kw]";
-  check::rank(op, "weight", weight, 2 + axes, ("[" + std::string(channels) + sizes).c_str(), where);
+  check::defined(op, "weight", weight, where);
+  if (weight.rank() != 2 + axes) {
+    const char* sizes = axes == 1 ? ", k]" : axes == 2 ? ", kh, kw]" : ", kd, kh, kw]";
+    check::rank(op, "weight", weight, 2 + axes, ("[" + std::string(channels) + sizes).c_str(), where);
+  }
   check::like(op, "weight", weight, "x", x, where);
 }
 

@@ -4,7 +4,7 @@
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
-#include "reel/ops/embedding.h"
+#include "reel/ops/rows.h"
 #include "reel/ops/views.h"
 #include "reel/ops/windows.h"
 

@@ -4,10 +4,29 @@
 #include <string>
 #include <vector>
 
+#include "reel/core/scratch.h"
 #include "reel/ops/check.h"
 #include "reel/ops/views.h"
 
 namespace reel {
+
+namespace {
+
+// The tensors' own memory, so that a step that makes such buffers calls malloc no more once it is warm.
+template <class T>
+struct HostAllocator {
+  using value_type = T;
+  HostAllocator() = default;
+  template <class U>
+  HostAllocator(const HostAllocator<U>&) {}
+  T* allocate(std::size_t n) { return static_cast<T*>(detail::host_allocate(n * sizeof(T))); }
+  void deallocate(T* block, std::size_t n) { detail::host_free(block, n * sizeof(T)); }
+  bool operator==(const HostAllocator&) const { return true; }
+};
+
+using Written = std::optional<SourceLocation>;  // by which line, if at all
+
+}  // namespace
 
 // On a tape the buffer is a chain of tensors on one memory: each write gives the next one, which differs from the one before
 // in parts that nobody could read there. So the gradient of each is that of the next, the very same tensor: its other parts
@@ -16,7 +35,7 @@ struct WriteOnce::State {
   Tensor memory;
   Tensor now;  // the last of the chain
   int axis;
-  std::vector<std::optional<SourceLocation>> written;  // of each index: by which line
+  std::vector<Written, HostAllocator<Written>> written;  // each index
   std::int64_t end = 0;
 };
 
@@ -34,7 +53,7 @@ Tensor again(const Tensor& x) { return detail::view(x, 0, x.shape(), x.array().s
 }  // namespace
 
 WriteOnce::WriteOnce(const Shape& shape, const WriteOnceOptions& options, SourceLocation where)
-    : state_(std::make_shared<State>()) {
+    : state_(std::allocate_shared<State>(HostAllocator<State>())) {
   state_->axis = check::axis("WriteOnce", options.axis, shape.rank(), where);
   state_->memory = empty(shape, {.dtype = options.dtype, .device = options.device}, where);
   backend(options.device).fill(state_->memory.array(), 0);  // so that no check for NaN meets what is not written yet
@@ -64,7 +83,8 @@ WriteOnce::Part WriteOnce::part(std::int64_t begin, std::int64_t end, SourceLoca
 
 Tensor WriteOnce::append(const Tensor& x, SourceLocation where) {
   check::defined("WriteOnce", "x", x, where);
-  check::rank("WriteOnce", "x", x, state_->memory.rank(), state_->memory.shape().str().c_str(), where);
+  const Tensor& memory = state_->memory;
+  if (x.rank() != memory.rank()) check::rank("WriteOnce", "x", x, memory.rank(), memory.shape().str().c_str(), where);
   return part(end(), end() + x.shape()[state_->axis], where).write(x, where);
 }
 
@@ -83,7 +103,7 @@ Tensor WriteOnce::Part::memory(const char* op, const Shape& shape, const Tensor&
   check::like(op, "the buffer to write into", target, "x", x, where);
   check::shape(op, "the part to write into", target, shape, where);
   for (std::int64_t i = begin_; i < end_; ++i) {
-    const std::optional<SourceLocation>& by = state_->written[static_cast<std::size_t>(i)];
+    const Written& by = state_->written[static_cast<std::size_t>(i)];
     if (by)
       throw VersionError(std::string(op) + ": each part of a WriteOnce is written once, got " + range(begin_, end_) +
                              ", and index " + std::to_string(i) + " was written at " + by->file + ":" +

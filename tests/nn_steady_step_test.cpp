@@ -76,5 +76,25 @@ TEST(SteadyStep, OfARecurrentNetCallsMallocZeroTimes) {
   EXPECT_EQ(malloc_calls() - before, 0);
 }
 
+TEST(SteadyStep, CallsMallocZeroTimesInOneBufferAndWithinSequences) {
+  if (!malloc_is_counted()) GTEST_SKIP() << "a sanitizer has a malloc of its own";
+  const Tensor weights[] = {randn({1, 1, 3, 3}), randn({1, 2, 3, 3}), randn({4, 3, 5})};
+  const Tensor image = randn({1, 1, 20, 20});
+  const Ragged sequences = Ragged::from_lengths(randn({40, 3}), {7, 0, 33});
+  std::int64_t before = 0;
+  for (int step = 0; step < 15; ++step) {
+    if (step == 10) before = malloc_calls();
+    Tape tape;
+    for (const Tensor& weight : weights) tape.watch(weight);
+    WriteOnce buffer({1, 3, 20, 20});
+    buffer.append(image);
+    for (int i = 0; i < 2; ++i)
+      conv2d_relu(buffer.view(0, i + 1), weights[i], {}, {.padding = 1, .into = buffer.part(i + 1, i + 2)});
+    const Ragged y = conv1d(sequences, weights[2], {}, {.padding = 2});
+    tape.gradient(sum(buffer.view(0, 3)) + sum(y.values()), {weights[0], weights[1], weights[2]});
+  }
+  EXPECT_EQ(malloc_calls() - before, 0);
+}
+
 }  // namespace
 }  // namespace reel::nn
