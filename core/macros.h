@@ -22,7 +22,7 @@
 #endif
 
 // Before a loop of a few steps in scalar maths: unrolled, it leaves no loop inside the kernel's.
-#if defined(__CUDACC__) || defined(__clang__)
+#if defined(__CUDA_ARCH__) || defined(__clang__)
 #define REEL_UNROLL _Pragma("unroll")
 #else
 #define REEL_UNROLL _Pragma("GCC unroll 16")

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "reel/core/array.h"
@@ -125,6 +126,12 @@ class REEL_API Ops {
   virtual ~Ops();
 
   // --- memory -------------------------------------------------------------------------------------------------------
+  /// A block of this device's memory with undefined contents; null for 0 bytes. Throws OutOfMemory. Host memory, unless the
+  /// backend has memory of its own.
+  virtual void* allocate(std::size_t bytes);
+  /// Back to where it came from; `bytes` as given to allocate.
+  virtual void deallocate(void* block, std::size_t bytes) noexcept;
+
   /// y = value, any dtype; y strided.
   virtual void fill(const Array& y, Scalar value) = 0;
   /// y = x, same shape, any two dtypes (to integers truncates, to bool8 is x != 0); both strided.

@@ -9,6 +9,11 @@
 
 namespace reel {
 
+struct Offsets::DeviceCopy {
+  Tensor values;
+  DeviceCopy* next;
+};
+
 Offsets::Offsets(Room, std::int64_t count) {
   const std::size_t bytes = sizeof(State) + static_cast<std::size_t>(count + 1) * sizeof(std::int64_t);
   state_ = new (detail::host_allocate(bytes)) State;
@@ -59,6 +64,11 @@ Offsets::Offsets(const Offsets& other) : state_(other.state_) {
 
 Offsets::~Offsets() {
   if (state_ == nullptr || state_->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  for (DeviceCopy* copy = state_->copies; copy != nullptr;) {
+    DeviceCopy* const next = copy->next;
+    delete copy;
+    copy = next;
+  }
   const std::size_t size = bytes();
   state_->~State();
   detail::host_free(state_, size);
@@ -74,8 +84,20 @@ bool Offsets::operator==(const Offsets& other) const {
   return state_ == other.state_ || std::equal(span().begin(), span().end(), other.span().begin(), other.span().end());
 }
 
-Segments Offsets::segments(Device) const {
-  return {.count = count(), .offsets = values(), .total = total(), .max_length = max_length()};
+const std::int64_t* Offsets::values_on(Device device) const {
+  if (device.is_cpu()) return values();
+  DeviceCopy* first = state_->copies.load(std::memory_order_acquire);
+  for (const DeviceCopy* copy = first; copy != nullptr; copy = copy->next)
+    if (copy->values.device() == device) return copy->values.array().as<std::int64_t>();
+  const Tensor host = from_memory(values(), {count() + 1}, i64);
+  auto* copy = new DeviceCopy{detail::transferred(host, device), first};
+  // Another thread may have put one there: two of one device do no harm.
+  while (!state_->copies.compare_exchange_weak(copy->next, copy, std::memory_order_acq_rel)) continue;
+  return copy->values.array().as<std::int64_t>();
+}
+
+Segments Offsets::segments(Device device) const {
+  return {.count = count(), .offsets = values_on(device), .total = total(), .max_length = max_length()};
 }
 
 Ragged::Ragged(Tensor values, Offsets offsets, SourceLocation where)

@@ -45,13 +45,16 @@ class REEL_API Offsets {
   Segments segments(Device device) const;
 
  private:
+  struct DeviceCopy;
   struct State {
     std::atomic<std::int64_t> references{1};
+    std::atomic<DeviceCopy*> copies{nullptr};  // a list; made when a device first asks
     std::int64_t count = 0;
     std::int64_t max_length = 0;
   };
   struct Room {};
   Offsets(Room, std::int64_t count);
+  const std::int64_t* values_on(Device device) const;
   std::int64_t* values() const { return reinterpret_cast<std::int64_t*>(state_ + 1); }
   std::size_t bytes() const {
     return sizeof(State) + static_cast<std::size_t>(state_->count + 1) * sizeof(std::int64_t);

@@ -49,6 +49,12 @@ void check_sizes(const char* op, const Shape& shape, DType dtype, SourceLocation
     throw ShapeError(std::string(op) + ": shape " + shape.str() + " has more bytes than 64 bits count", where);
 }
 
+void free_block(void* block, std::int64_t bytes, Device device) noexcept {
+  if (bytes == 0) return;
+  if (device.is_cpu()) detail::host_free(block, static_cast<std::size_t>(bytes));
+  else backend(device).deallocate(block, static_cast<std::size_t>(bytes));
+}
+
 bool is_row_major(const Shape& shape, const std::int64_t* strides) {
   std::int64_t expected = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
@@ -90,8 +96,8 @@ void destroy(TensorState* state) noexcept {
     release(state->owner);
   } else if (state->release != nullptr) {
     state->release(state->release_context);
-  } else if (state->block_bytes > 0) {
-    host_free(state->array.data, static_cast<std::size_t>(state->block_bytes));
+  } else {
+    free_block(state->array.data, state->block_bytes, state->array.device);
   }
   state->~TensorState();
   host_free(state, kStateBlock);
@@ -126,8 +132,9 @@ Tensor carve(const Tensor& x, std::int64_t offset, const Shape& shape) {
 void move_to(Tensor& carved, const Tensor& memory, std::int64_t offset) {
   TensorState* state = carved.state();
   TensorState* old_owner = state->owner;
-  void* old_block = state->block_bytes > 0 ? state->array.data : nullptr;
-  const auto old_bytes = static_cast<std::size_t>(state->block_bytes);
+  void* old_block = state->array.data;
+  const std::int64_t old_bytes = state->block_bytes;
+  const Device old_device = state->array.device;
   retain(memory.state());
   state->owner = memory.state();
   state->block_bytes = 0;
@@ -135,7 +142,7 @@ void move_to(Tensor& carved, const Tensor& memory, std::int64_t offset) {
       static_cast<char*>(memory.array().data) + offset * static_cast<std::int64_t>(size_of(memory.dtype()));
   state->array.device = memory.device();
   if (old_owner != nullptr) release(old_owner);
-  host_free(old_block, old_bytes);
+  free_block(old_block, old_bytes, old_device);
 }
 
 bool sole_owner(const Tensor& x) {
@@ -168,7 +175,7 @@ Tensor transferred(const Tensor& x, Device device) {
 }  // namespace detail
 
 Tensor empty(const Shape& shape, TensorOptions options, SourceLocation where) {
-  if (!options.device.is_cpu()) backend(options.device);  // throws if there is none
+  Ops* const device = options.device.is_cpu() ? nullptr : &backend(options.device);  // throws if there is none
   check_sizes("empty", shape, options.dtype, where);
   TensorState* state = new_state();
   Tensor x(state);
@@ -177,7 +184,10 @@ Tensor empty(const Shape& shape, TensorOptions options, SourceLocation where) {
   array.device = options.device;
   set_contiguous(array, shape);
   const std::size_t bytes = static_cast<std::size_t>(array.size) * size_of(options.dtype);
-  if (bytes <= kInlineBytes) {
+  if (device != nullptr) {
+    array.data = device->allocate(bytes);
+    state->block_bytes = static_cast<std::int64_t>(bytes);
+  } else if (bytes <= kInlineBytes) {
     array.data = reinterpret_cast<char*>(state) + kStateBytes;
   } else {
     array.data = detail::host_allocate(bytes);
