@@ -1,0 +1,70 @@
+#pragma once
+
+// Runs CUDA kernels on the CPU, to test them: one fiber per CUDA thread, block after block. What it finds, and what it
+// cannot find: docs/cuda.md.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace cuda_on_cpu {
+
+/// A fault of a kernel or of a call of the runtime, with the place.
+struct Fault : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// In which order warps, and the lanes in them, run to their next barrier.
+enum class Schedule { in_order, reversed, random };
+void set_schedule(Schedule schedule, std::uint64_t seed = 1);
+
+/// How often one fiber has given way to another.
+std::uint64_t switches();
+
+// --- memory ---------------------------------------------------------------------------------------------------------------
+
+/// Device memory is not to be had beyond this many bytes.
+void set_capacity(std::size_t bytes);
+/// Blocks, events, streams and pinned blocks that have not been given back.
+struct Inventory {
+  std::int64_t device_blocks = 0, device_bytes = 0, pinned_blocks = 0, streams = 0, events = 0;
+  bool empty() const { return device_blocks + pinned_blocks + streams + events == 0; }
+  std::string str() const;
+};
+Inventory inventory();
+/// Number of devices that cudaGetDeviceCount tells; at first 1.
+void set_device_count(int count);
+
+/// A block of which the backend hands out the first `bytes`, again and again: unknown contents (all bits set: NaN), and
+/// nobody may touch the rest.
+void block_handed_out(void* block, std::size_t bytes, std::size_t room);
+/// Throws Fault if the rest was written.
+void block_returned(void* block, std::size_t bytes, std::size_t room);
+
+/// Off: host code may touch device memory unnoticed, which spares two system calls per launch. At first on.
+void set_guard(bool on);
+
+/// Host code may touch device memory while one of these lives: what stands in for a library of the device.
+class OnDevice {
+ public:
+  OnDevice();
+  ~OnDevice();
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+};
+
+/// The n-th call of the runtime from now on fails with `error` (n = 1: the next one); 0: none does.
+void fail_call(std::int64_t n, cudaError_t error = cudaErrorUnknown);
+/// Whether it came to that.
+bool call_failed();
+
+namespace detail {
+/// Whether this call is the one that is to fail.
+bool injected(cudaError_t& error);
+/// `error`, which cudaGetLastError tells from now on.
+cudaError_t failing(cudaError_t error);
+}  // namespace detail
+
+}  // namespace cuda_on_cpu

@@ -1,0 +1,252 @@
+// Bugs planted in small kernels: each must be reported.
+
+#include "reel/tests/cuda_on_cpu/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace cuda_on_cpu {
+namespace {
+
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+// --- kernels ----------------------------------------------------------------------------------------------------------------
+
+// Sums the block's numbers; `correct` has the barrier between writing and reading that the other lacks.
+template <bool correct>
+void block_sum(const float* x, float* y) {
+  REEL_DYNAMIC_SHARED(float, partial);
+  float sum = x[blockIdx.x * blockDim.x + threadIdx.x];
+  for (int other = 1; other < 32; other *= 2) sum += __shfl_xor_sync(kAllLanes, sum, other);
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = sum;
+  if (correct) __syncthreads();
+  sum = 0;
+  for (unsigned i = 0; i < blockDim.x / 32; ++i) sum += partial[i];
+  if (threadIdx.x == 0) y[blockIdx.x] = sum;
+}
+
+void divergent_barrier(int* y) {
+  if (threadIdx.x < 32) {
+    __syncthreads();
+    y[threadIdx.x] = 1;
+  } else {
+    __syncthreads();
+    y[threadIdx.x] = 2;
+  }
+}
+
+void exited_threads(int* y) {
+  if (threadIdx.x >= 48) return;
+  __syncthreads();
+  y[threadIdx.x] = 1;
+}
+
+void divergent_shuffle(int* y) {
+  if (threadIdx.x < 16) y[threadIdx.x] = __shfl_xor_sync(kAllLanes, 1, 1);
+}
+
+void read_beyond(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x + n]; }
+
+void copy(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }
+
+void votes(unsigned* y) {
+  const unsigned mask = __ballot_sync(kAllLanes, threadIdx.x % 3 == 0);
+  if (threadIdx.x == 0) *y = mask;
+}
+
+void count(int* y) { atomicAdd(y, 1); }
+
+// --- the host's side ----------------------------------------------------------------------------------------------------------
+
+class Executor : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess); }
+  void TearDown() override {
+    set_schedule(Schedule::in_order);
+    for (void* block : blocks_) cudaFreeAsync(block, stream_);
+    cudaStreamDestroy(stream_);
+    EXPECT_TRUE(inventory().empty()) << inventory().str();
+  }
+
+  template <class T>
+  T* device(std::size_t n) {
+    void* block = nullptr;
+    EXPECT_EQ(cudaMallocAsync(&block, n * sizeof(T), stream_), cudaSuccess);
+    blocks_.push_back(block);
+    return static_cast<T*>(block);
+  }
+  template <class T>
+  T* device(const std::vector<T>& values) {
+    T* block = device<T>(values.size());
+    cudaMemcpyAsync(block, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice, stream_);
+    return block;
+  }
+  template <class T>
+  std::vector<T> host(const T* block, std::size_t n) {
+    std::vector<T> values(n);
+    cudaMemcpyAsync(values.data(), block, n * sizeof(T), cudaMemcpyDeviceToHost, stream_);
+    cudaStreamSynchronize(stream_);
+    return values;
+  }
+  template <class... P, class... A>
+  void run(unsigned blocks, unsigned threads, void (*kernel)(P...), A... arguments) {
+    cudaLaunchConfig_t config;
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = 256;
+    config.stream = stream_;
+    ASSERT_EQ(cudaLaunchKernelEx(&config, kernel, arguments...), cudaSuccess);
+  }
+  // The report of what f does.
+  template <class F>
+  std::string report(F f) {
+    try {
+      f();
+    } catch (const Fault& fault) {
+      return fault.what();
+    }
+    return "nothing was reported";
+  }
+
+  cudaStream_t stream_ = nullptr;
+  std::vector<void*> blocks_;
+};
+
+std::vector<float> numbers(int n) {
+  std::vector<float> x;
+  for (int i = 0; i < n; ++i) x.push_back(static_cast<float>(i % 7));
+  return x;
+}
+
+TEST_F(Executor, RunsACorrectKernelUnderEverySchedule) {
+  const std::vector<float> x = numbers(1024);
+  const float* from = device(x);
+  float* to = device<float>(4);
+  for (const Schedule schedule : {Schedule::in_order, Schedule::reversed, Schedule::random}) {
+    set_schedule(schedule);
+    run(4, 256, block_sum<true>, from, to);
+    const std::vector<float> y = host(to, 4);
+    for (int b = 0; b < 4; ++b) {
+      float sum = 0;
+      for (int i = 0; i < 256; ++i) sum += x[static_cast<std::size_t>(256 * b + i)];
+      EXPECT_EQ(y[static_cast<std::size_t>(b)], sum);
+    }
+  }
+}
+
+TEST_F(Executor, VotesAndAtomicsWork) {
+  unsigned* vote = device<unsigned>(1);
+  run(1, 32, votes, vote);
+  EXPECT_EQ(host(vote, 1)[0], 0x49249249u);
+  int* sum = device(std::vector<int>{0});
+  run(3, 64, count, sum);
+  EXPECT_EQ(host(sum, 1)[0], 192);
+}
+
+TEST_F(Executor, AMissingBarrierShows) {
+  const float* from = device(numbers(256));
+  float* to = device<float>(1);
+  run(1, 256, block_sum<false>, from, to);
+  EXPECT_TRUE(std::isnan(host(to, 1)[0]));  // the partial sums of the other warps were not there yet
+}
+
+TEST_F(Executor, ADivergentBarrierIsReported) {
+  const std::string text = report([&] { run(1, 64, divergent_barrier, device<int>(64)); });
+  EXPECT_NE(text.find("barrier divergence: threads wait at"), std::string::npos) << text;
+  EXPECT_NE(text.find("executor_test.cpp"), std::string::npos) << text;
+}
+
+TEST_F(Executor, ABarrierThatSomeThreadsNeverReachIsReported) {
+  const std::string text = report([&] { run(1, 64, exited_threads, device<int>(64)); });
+  EXPECT_NE(text.find("16 threads had ended"), std::string::npos) << text;
+}
+
+TEST_F(Executor, AShuffleThatSomeLanesMissIsReported) {
+  const std::string text = report([&] { run(1, 32, divergent_shuffle, device<int>(32)); });
+  EXPECT_NE(text.find("a lane waits for others of its warp"), std::string::npos) << text;
+}
+
+TEST_F(Executor, AnUninitialisedReadGivesNaN) {
+  float* to = device<float>(32);
+  run(1, 32, copy, device<float>(32), to);
+  for (const float value : host(to, 32)) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST_F(Executor, AnUninitialisedReadOfReusedMemoryGivesNaN) {
+  float* block = device(numbers(32));
+  block_returned(block, 128, 256);
+  block_handed_out(block, 128, 256);
+  float* to = device<float>(32);
+  run(1, 32, copy, block, to);
+  for (const float value : host(to, 32)) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST_F(Executor, AWriteIntoTheRestOfABlockIsReported) {
+  char* block = device<char>(256);
+  block_handed_out(block, 100, 256);
+#if !defined(__SANITIZE_ADDRESS__)
+  cudaMemsetAsync(block + 100, 1, 1, stream_);
+  const std::string text = report([&] { block_returned(block, 100, 256); });
+  EXPECT_NE(text.find("byte 100 of a block of 100 was written"), std::string::npos) << text;
+#endif
+  block_handed_out(block, 256, 256);
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST_F(Executor, AReadOutOfBoundsIsReported) {
+  float* from = device(numbers(64));
+  float* to = device<float>(32);
+  EXPECT_DEATH(run(1, 32, read_beyond, from, to, 64), "AddressSanitizer: use-after-poison");
+}
+#endif
+
+TEST_F(Executor, AWrongSpaceCopyIsReported) {
+  float host_memory[32] = {};
+  float* block = device<float>(32);
+  std::string text = report([&] { cudaMemcpyAsync(host_memory, host_memory, 128, cudaMemcpyHostToDevice, stream_); });
+  EXPECT_NE(text.find("wrong-space copy: the target must be device memory"), std::string::npos) << text;
+  text = report([&] { cudaMemcpyAsync(block, block, 128, cudaMemcpyHostToDevice, stream_); });
+  EXPECT_NE(text.find("wrong-space copy: the source must be host memory"), std::string::npos) << text;
+  text = report([&] { cudaMemcpyAsync(host_memory, block, 129, cudaMemcpyDeviceToHost, stream_); });
+  EXPECT_NE(text.find("leaves its block"), std::string::npos) << text;
+}
+
+TEST_F(Executor, HostCodeCannotReadDeviceMemory) {
+  volatile float* block = device(numbers(32));
+  EXPECT_DEATH((void)*block, "");
+}
+
+TEST_F(Executor, WhatIsCopiedToTheHostArrivesWhenItWaits) {
+  const float* block = device(numbers(3));
+  float values[3] = {-1, -1, -1};
+  cudaMemcpyAsync(values, block, sizeof values, cudaMemcpyDeviceToHost, stream_);
+  EXPECT_EQ(values[2], -1);
+  cudaStreamSynchronize(stream_);
+  EXPECT_EQ(values[2], 2);
+}
+
+TEST_F(Executor, ALeakIsCounted) {
+  void* block = nullptr;
+  cudaMallocAsync(&block, 100, stream_);
+  EXPECT_EQ(inventory().device_blocks, 1);
+  EXPECT_EQ(inventory().device_bytes, 100);
+  EXPECT_NE(inventory().str().find("leak: 1 device blocks of 100 bytes"), std::string::npos);
+  blocks_.push_back(block);
+}
+
+TEST_F(Executor, TheNthCallFails) {
+  fail_call(2, cudaErrorIllegalAddress);
+  void* block = nullptr;
+  EXPECT_EQ(cudaMallocAsync(&block, 16, stream_), cudaSuccess);
+  blocks_.push_back(block);
+  EXPECT_EQ(cudaMemsetAsync(block, 0, 16, stream_), cudaErrorIllegalAddress);
+  EXPECT_TRUE(call_failed());
+  EXPECT_EQ(cudaMemsetAsync(block, 0, 16, stream_), cudaSuccess);
+  fail_call(0);
+}
+
+}  // namespace
+}  // namespace cuda_on_cpu
