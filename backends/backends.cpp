@@ -1,17 +1,89 @@
 // The one file that knows which backends there are.
 
+#include <dlfcn.h>
+
+#include <string>
+
 #include "reel/backends/cpu/cpu.h"
+#include "reel/backends/cuda/cuda.h"
 #include "reel/core/device.h"
 #include "reel/core/error.h"
 #include "reel/core/ops.h"
 
+// Null unless the CUDA backend is linked in.
+extern "C" __attribute__((weak)) const reel::cuda::Library* reel_cuda_ops();
+
 namespace reel {
+
+namespace {
+
+constexpr const char* kLibraryFile = "libreel-cuda.so." REEL_SOVERSION;
+
+const void* core_address() { return reinterpret_cast<const void*>(&backend); }
+
+/// The CUDA backend: linked in, or libreel-cuda.so beside libreel, or where the loader looks. Found once.
+struct CudaLibrary {
+  const cuda::Library* library = nullptr;
+  std::string missing;  // if there is none, or no GPU: why
+  int devices = 0;
+
+  CudaLibrary() {
+    library = reel_cuda_ops != nullptr ? reel_cuda_ops() : opened();
+    if (library == nullptr) return;
+    const char* why = "";
+    devices = library->device_count(&why);
+    missing = why;
+  }
+
+ private:
+  static std::string beside_this_library() {
+    Dl_info info;
+    if (dladdr(core_address(), &info) == 0 || info.dli_fname == nullptr) return kLibraryFile;
+    const std::string path = info.dli_fname;
+    const std::size_t slash = path.rfind('/');
+    return slash == std::string::npos ? kLibraryFile : path.substr(0, slash + 1) + kLibraryFile;
+  }
+
+  const cuda::Library* opened() {
+    void* handle = dlopen(beside_this_library().c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) handle = dlopen(kLibraryFile, RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+      const char* why = dlerror();
+      missing = "this Reel has no CUDA library: " + std::string(why != nullptr ? why : kLibraryFile);
+      return nullptr;
+    }
+    const auto entry = reinterpret_cast<decltype(&reel_cuda_ops)>(dlsym(handle, "reel_cuda_ops"));
+    const cuda::Library* found = entry != nullptr ? entry() : nullptr;
+    if (found == nullptr) missing = std::string(kLibraryFile) + " is not a CUDA library of Reel";
+    else if (std::string(found->version) != REEL_VERSION)
+      missing = std::string(kLibraryFile) + " must be of version " REEL_VERSION ", got " + found->version;
+    else if (found->core != core_address())
+      missing = std::string(kLibraryFile) +
+                " uses another libreel than this program; a program with Reel linked in "
+                "statically links Reel::cuda too";
+    else return found;
+    dlclose(handle);
+    return nullptr;
+  }
+};
+
+const CudaLibrary& cuda_library() {
+  static const CudaLibrary* const instance = new CudaLibrary;  // static tensors may outlive every static object
+  return *instance;
+}
+
+}  // namespace
 
 Ops& backend(Device device) {
   if (device.is_cpu()) return cpu::ops();
-  throw DeviceError("device: must be cpu, as this build of Reel has no CUDA backend, got " + device.name());
+  const CudaLibrary& cuda = cuda_library();
+  if (device.index >= 0 && device.index < cuda.devices) [[likely]]
+    return cuda.library->ops(device.index);
+  throw DeviceError(cuda.devices == 0 ? "device: " + device.name() + " is not to be had: " + cuda.missing
+                                      : "device: must be one of the GPUs cuda:0 to cuda:" +
+                                            std::to_string(cuda.devices - 1) + ", got " + device.name());
 }
 
-Device Device::best() { return cpu(); }
+Device Device::best() { return cuda_library().devices > 0 ? cuda() : cpu(); }
 
 }  // namespace reel

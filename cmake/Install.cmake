@@ -12,6 +12,11 @@ foreach(folder core ops nn)
 endforeach()
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
+if(REEL_CUDA)
+  install(TARGETS reel_cuda EXPORT ReelCudaTargets)
+  install(EXPORT ReelCudaTargets NAMESPACE Reel:: DESTINATION ${package_dir})
+endif()
+
 install(EXPORT ReelTargets NAMESPACE Reel:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/ReelConfig.cmake.in ${PROJECT_BINARY_DIR}/ReelConfig.cmake
   INSTALL_DESTINATION ${package_dir})

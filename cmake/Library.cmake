@@ -8,11 +8,14 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 # Settings that every translation unit of Reel needs, and that no user of Reel inherits.
 function(reel_compile_settings target)
   target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_EXTENSIONS OFF CUDA_VISIBILITY_PRESET hidden)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${REEL_INCLUDE_DIR}>)
   # Contraction to fma is written out where it is wanted, never left to the compiler: same bits with every compiler.
-  target_compile_options(${target} PRIVATE -Wall -Wextra -ffp-contract=off)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-ffp-contract=off>
+    $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--diag-suppress=1675;-Xcompiler=-Wall,-Wextra,-ffp-contract=off>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    target_compile_options(${target} PRIVATE -Wno-restrict)  # warns of std::string's own operator+ (GCC bug 105651)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)  # warns of std::string's own operator+ (GCC bug 105651)
   endif()
   set_target_properties(${target} PROPERTIES
     CXX_EXTENSIONS OFF
@@ -22,9 +25,12 @@ function(reel_compile_settings target)
   target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
 endfunction()
 
+# SEPARATE: not part of libreel itself.
 # An object library, or the same objects from the build tree REEL_OBJECTS_FROM (compile once, package static and shared).
 function(reel_add_objects target)
-  set_property(GLOBAL APPEND PROPERTY REEL_OBJECT_LIBRARIES ${target})
+  if(NOT "SEPARATE" IN_LIST ARGN)
+    set_property(GLOBAL APPEND PROPERTY REEL_OBJECT_LIBRARIES ${target})
+  endif()
   add_library(${target} OBJECT)
   set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
   reel_compile_settings(${target})
@@ -52,7 +58,7 @@ function(reel_add_library)
   add_library(Reel::reel ALIAS reel)
   target_compile_features(reel PUBLIC cxx_std_20)
   target_include_directories(reel INTERFACE $<BUILD_INTERFACE:${REEL_INCLUDE_DIR}>)
-  target_link_libraries(reel PRIVATE OpenMP::OpenMP_CXX)
+  target_link_libraries(reel PRIVATE OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
   if(BUILD_SHARED_LIBS AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
     target_link_options(reel PRIVATE LINKER:-z,defs)  # a missing symbol is an error here, not in the user's program
   endif()

@@ -1,0 +1,226 @@
+// Direct correlations of any number of channels, with zero or symmetric padding, stride, dilation and groups. A thread makes
+// one position of kChannels results: it reads each element of the other side once for all of them. Weights pass through
+// shared memory, as many channels at a time as fit.
+
+#include "reel/backends/cuda/conv.h"
+
+namespace reel::cuda {
+
+Geometry::Geometry(const Conv& conv)
+    : batch(static_cast<int>(conv.batch)),
+      in(static_cast<int>(conv.in)),
+      out(static_cast<int>(conv.out)),
+      groups(static_cast<int>(conv.groups)),
+      symmetric(conv.mode == PaddingMode::symmetric) {
+  for (int a = 0; a < 3; ++a) {
+    input[a] = static_cast<int>(conv.input[a]);
+    kernel[a] = static_cast<int>(conv.kernel[a]);
+    output[a] = static_cast<int>(conv.output[a]);
+    stride[a] = static_cast<int>(conv.stride[a]);
+    dilation[a] = static_cast<int>(conv.dilation[a]);
+    padding[a] = static_cast<int>(conv.padding[a]);
+  }
+}
+
+namespace device {
+namespace {
+
+inline constexpr int kChannels = 4;            // results per thread
+inline constexpr int kWeightBytes = 32 << 10;  // of shared memory
+inline constexpr int kConvThreads = 128;
+
+/// Which results a block makes: a tile of positions, kChannels of one group's channels, images in turn.
+struct Tile {
+  int group, first, channels;  // of the group's
+
+  REEL_DEVICE Tile(int per_group) {
+    const int tiles = (per_group + kChannels - 1) / kChannels;
+    group = blockIdx.y / tiles;
+    first = blockIdx.y % tiles * kChannels;
+    channels = smaller(kChannels, per_group - first);
+  }
+};
+
+/// Calls f(c, weights) for each channel c of the other side in turn, weights [kChannels, taps] being those between c and the
+/// tile's channels; 0 where the tile has fewer. load(c, k, tap) reads a weight. All threads of the block must call it.
+template <class T, class Load, class F>
+REEL_DEVICE void for_each_channel(int count, int taps, T* shared, int chunk, Load load, F f) {
+  const int size = kChannels * taps;
+  for (int begin = 0; begin < count; begin += chunk) {
+    const int end = smaller(begin + chunk, count);
+    __syncthreads();  // of the chunk before
+    for (int i = threadIdx.x; i < (end - begin) * size; i += blockDim.x)
+      shared[i] = load(begin + i / size, i % size / taps, i % taps);
+    __syncthreads();
+    for (int c = begin; c < end; ++c) f(c, shared + (c - begin) * size);
+  }
+}
+
+template <class T>
+__global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* weight, const T* bias, bool relu, T* y,
+                     int chunk, int taps_at_once) {
+  REEL_DYNAMIC_SHARED(T, shared);
+  const Tile tile(g.out_group());
+  const int position = blockIdx.x * blockDim.x + threadIdx.x, taps = g.taps(), in = g.in_group();
+  const bool inside = position < g.outputs();
+  const Position output(inside ? position : 0, g.output);
+  const int first = tile.group * g.out_group() + tile.first;  // of all output channels
+  for (int64_t image = blockIdx.z; image < g.batch; image += gridDim.z) {
+    const T* const plane = x + (image * g.in + tile.group * in) * g.inputs();
+    T sum[kChannels] = {};
+    for (int from = 0; from < taps; from += taps_at_once) {
+      const int some = smaller(taps_at_once, taps - from);
+      for_each_channel(
+          in, some, shared, chunk,
+          [&](int c, int k, int tap) {
+            return k < tile.channels ? weight[(static_cast<int64_t>(first + k) * in + c) * taps + from + tap] : T(0);
+          },
+          [&](int c, const T* w) {
+            if (!inside) return;
+            Position place(from, g.kernel);
+            for (int tap = 0; tap < some; ++tap, place.next(g.kernel)) {
+              const int at = input_of(g, output, place);
+              if (at < 0) continue;
+              const T value = plane[static_cast<int64_t>(c) * g.inputs() + at];
+              REEL_UNROLL
+              for (int k = 0; k < kChannels; ++k) sum[k] = scalar::fma(value, w[k * some + tap], sum[k]);
+            }
+          });
+    }
+    REEL_UNROLL
+    for (int k = 0; k < kChannels; ++k) {
+      if (!inside || k >= tile.channels) continue;
+      const T value = bias != nullptr ? sum[k] + bias[first + k] : sum[k];
+      y[(image * g.out + first + k) * g.outputs() + position] = relu && value <= T(0) ? T(0) : value;
+    }
+  }
+}
+
+/// The places along one axis through which input element i reaches the outputs: itself and, in symmetric padding, its mirror
+/// images. Returns how many.
+REEL_DEVICE int sources(const Geometry& g, int axis, int i, int (&places)[3]) {
+  int count = 0;
+  places[count++] = i;
+  if (!g.symmetric) return count;
+  const int n = g.input[axis], padding = g.padding[axis];
+  if (-1 - i >= -padding) places[count++] = -1 - i;
+  if (2 * n - 1 - i < n + padding) places[count++] = 2 * n - 1 - i;
+  return count;
+}
+
+/// The output position that a tap joins with a place along an axis; -1: none.
+REEL_DEVICE int output_of(const Geometry& g, int axis, int place, int tap) {
+  const int reach = place + g.padding[axis] - tap * g.dilation[axis];
+  if (reach < 0 || reach % g.stride[axis] != 0) return -1;
+  const int o = reach / g.stride[axis];
+  return o < g.output[axis] ? o : -1;
+}
+
+/// f(output position) for each one that `tap` joins with `input`.
+template <class F>
+REEL_DEVICE void for_each_output(const Geometry& g, const Position& input, const Position& tap, F f) {
+  int p0[3], p1[3], p2[3];
+  const int n0 = sources(g, 0, input.at[0], p0), n1 = sources(g, 1, input.at[1], p1);
+  const int n2 = sources(g, 2, input.at[2], p2);
+  for (int a = 0; a < n0; ++a) {
+    const int o0 = output_of(g, 0, p0[a], tap.at[0]);
+    if (o0 < 0) continue;
+    for (int b = 0; b < n1; ++b) {
+      const int o1 = output_of(g, 1, p1[b], tap.at[1]);
+      if (o1 < 0) continue;
+      for (int c = 0; c < n2; ++c) {
+        const int o2 = output_of(g, 2, p2[c], tap.at[2]);
+        if (o2 >= 0) f((o0 * g.output[1] + o1) * g.output[2] + o2);
+      }
+    }
+  }
+}
+
+template <class T>
+__global__ void conv_backward_input(const __grid_constant__ Geometry g, const T* dy, const T* relu_output,
+                                    const T* weight, T* dx, int chunk, int taps_at_once) {
+  REEL_DYNAMIC_SHARED(T, shared);
+  const Tile tile(g.in_group());
+  const int position = blockIdx.x * blockDim.x + threadIdx.x, taps = g.taps(), in = g.in_group(), out = g.out_group();
+  const bool inside = position < g.inputs();
+  const Position input(inside ? position : 0, g.input);
+  for (int64_t image = blockIdx.z; image < g.batch; image += gridDim.z) {
+    const int64_t planes = image * g.out + tile.group * out;
+    T sum[kChannels] = {};
+    for (int from = 0; from < taps; from += taps_at_once) {
+      const int some = smaller(taps_at_once, taps - from);
+      for_each_channel(
+          out, some, shared, chunk,
+          [&](int c, int k, int tap) {
+            if (k >= tile.channels) return T(0);
+            const int64_t channel = tile.group * out + c;
+            return weight[(channel * in + tile.first + k) * taps + from + tap];
+          },
+          [&](int c, const T* w) {
+            if (!inside) return;
+            Position place(from, g.kernel);
+            for (int tap = 0; tap < some; ++tap, place.next(g.kernel))
+              for_each_output(g, input, place, [&](int o) {
+                const T value = masked(dy, relu_output, (planes + c) * g.outputs() + o);
+                REEL_UNROLL
+                for (int k = 0; k < kChannels; ++k) sum[k] = scalar::fma(value, w[k * some + tap], sum[k]);
+              });
+          });
+    }
+    REEL_UNROLL
+    for (int k = 0; k < kChannels; ++k)
+      if (inside && k < tile.channels)
+        dx[(image * g.in + tile.group * in + tile.first + k) * g.inputs() + position] = sum[k];
+  }
+}
+
+}  // namespace
+}  // namespace device
+
+namespace {
+
+/// How the weights pass through shared memory: channels and taps at a time.
+struct Plan {
+  Grid grid;
+  int chunk, taps;
+};
+
+template <class T>
+Plan plan_for(const Geometry& g, int positions, int own_per_group, int others) {
+  const int room = device::kWeightBytes / static_cast<int>(sizeof(T)) / device::kChannels;
+  const int taps = g.taps() < room ? g.taps() : room, most = room / taps;
+  const int chunk = others < most ? (others > 0 ? others : 1) : most;
+  return {{.blocks = ceil_div(positions, device::kConvThreads),
+           .y = g.groups * ceil_div(own_per_group, device::kChannels),
+           .z = g.batch < 65535 ? g.batch : 65535,
+           .threads = device::kConvThreads,
+           .shared_bytes = sizeof(T) * static_cast<std::size_t>(device::kChannels * taps * chunk)},
+          chunk,
+          taps};
+}
+
+}  // namespace
+
+void CudaOps::conv(const Conv& conv, const Array& x, const Array& weight, const Array* bias, Epilogue epilogue,
+                   const Array& y) {
+  if (y.size == 0) return;
+  const Geometry g(conv);
+  dispatch_floating(y.dtype, [&]<class T>() {
+    const Plan plan = plan_for<T>(g, g.outputs(), g.out_group(), g.in_group());
+    launch(context_, "conv", plan.grid, &device::conv<T>, g, x.as<T>(), weight.as<T>(),
+           bias != nullptr ? bias->as<T>() : nullptr, epilogue == Epilogue::relu, y.as<T>(), plan.chunk, plan.taps);
+  });
+}
+
+void CudaOps::conv_backward_input(const Conv& conv, const Array& dy, const Array* relu_output, const Array& weight,
+                                  const Array& dx) {
+  if (dx.size == 0) return;
+  const Geometry g(conv);
+  dispatch_floating(dx.dtype, [&]<class T>() {
+    const Plan plan = plan_for<T>(g, g.inputs(), g.in_group(), g.out_group());
+    launch(context_, "conv_backward_input", plan.grid, &device::conv_backward_input<T>, g, dy.as<T>(),
+           relu_output != nullptr ? relu_output->as<T>() : nullptr, weight.as<T>(), dx.as<T>(), plan.chunk, plan.taps);
+  });
+}
+
+}  // namespace reel::cuda

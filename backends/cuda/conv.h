@@ -1,0 +1,69 @@
+#pragma once
+
+#include "reel/backends/cuda/kernel.h"
+#include "reel/core/scalar/arithmetic.h"
+
+namespace reel::cuda {
+
+/// A Conv in numbers of the size in which a GPU computes addresses.
+struct Geometry {
+  int batch, in, out, groups;  // channels of all groups
+  int input[3], kernel[3], output[3], stride[3], dilation[3], padding[3];
+  bool symmetric;
+
+  explicit Geometry(const Conv& conv);
+  __host__ __device__ int in_group() const { return in / groups; }
+  __host__ __device__ int out_group() const { return out / groups; }
+  __host__ __device__ int taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  __host__ __device__ int inputs() const { return input[0] * input[1] * input[2]; }
+  __host__ __device__ int outputs() const { return output[0] * output[1] * output[2]; }
+};
+
+namespace device {
+
+/// Position number `flat` along three axes.
+struct Position {
+  int at[3];
+  REEL_DEVICE Position(int flat, const int (&sizes)[3]) {
+    at[2] = flat % sizes[2];
+    at[1] = flat / sizes[2] % sizes[1];
+    at[0] = flat / sizes[2] / sizes[1];
+  }
+  /// The one behind it, without a division.
+  REEL_DEVICE void next(const int (&sizes)[3]) {
+    if (++at[2] < sizes[2]) return;
+    at[2] = 0;
+    if (++at[1] < sizes[1]) return;
+    at[1] = 0;
+    ++at[0];
+  }
+};
+
+/// The element that stands for coordinate `i` along an axis of `n`: itself, its mirror image, or none (-1: zero padding).
+REEL_DEVICE int element_at(int i, int n, bool symmetric) {
+  if (i >= 0 && i < n) return i;
+  if (!symmetric) return -1;
+  return i < 0 ? -1 - i : 2 * n - 1 - i;
+}
+
+/// Where input element x of an output position and a tap lies in its plane; -1: in the zeros around it.
+REEL_DEVICE int input_of(const Geometry& g, const Position& output, const Position& tap) {
+  int offset = 0;
+  for (int a = 0; a < 3; ++a) {
+    const int i =
+        element_at(output.at[a] * g.stride[a] + tap.at[a] * g.dilation[a] - g.padding[a], g.input[a], g.symmetric);
+    if (i < 0) return -1;
+    offset = offset * g.input[a] + i;
+  }
+  return offset;
+}
+
+/// dz = dy, or dy where relu's output y is positive or NaN.
+template <class T>
+REEL_DEVICE T masked(const T* dy, const T* relu_output, int64_t i) {
+  return relu_output != nullptr && relu_output[i] <= T(0) ? T(0) : dy[i];
+}
+
+}  // namespace device
+
+}  // namespace reel::cuda

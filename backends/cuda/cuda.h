@@ -1,0 +1,20 @@
+#pragma once
+
+#include "reel/core/ops.h"
+
+/// What the rest of Reel sees of the CUDA backend: no CUDA header, one function. See docs/cuda.md.
+namespace reel::cuda {
+
+struct Library {
+  const char* version;  // of the Reel that it was built from
+  const void* core;     // where its reel::backend is: both sides must use one core
+  /// How many GPUs there are; if none, `*missing` says what is missing.
+  int (*device_count)(const char** missing);
+  /// The backend of GPU number `index` < device_count. Throws DeviceError if it cannot be used.
+  Ops& (*ops)(int index);
+};
+
+}  // namespace reel::cuda
+
+/// Linked in (static libraries), or looked up in libreel-cuda.so.
+extern "C" REEL_API const reel::cuda::Library* reel_cuda_ops();

@@ -1,0 +1,70 @@
+#pragma once
+
+#include "reel/backends/cuda/context.h"
+#include "reel/backends/cuda/missing.h"
+
+namespace reel::cuda {
+
+/// The backend of one GPU. Entries put their kernels on its stream and return; only to_host waits.
+class CudaOps final : public MissingOps {
+ public:
+  explicit CudaOps(int index) : context_(index) {}
+
+  void* allocate(std::size_t bytes) override;
+  void deallocate(void* block, std::size_t bytes) noexcept override;
+
+  void fill(const Array& y, Scalar value) override;
+  void copy(const Array& x, const Array& y) override;
+  void arange(const Array& y, Scalar start, Scalar step) override;
+  void random(RandomOp op, const Array& y, const PhiloxState& state) override;
+  void check_indices(const Array& index, std::int64_t limit, const char* op, SourceLocation where) override;
+  void from_host(const void* host, void* device, std::int64_t bytes) override;
+  void to_host(const void* device, void* host, std::int64_t bytes) override;
+
+  void unary(UnaryOp op, const Array& x, const Array& y) override;
+  void unary_backward(UnaryOp op, const Array& saved, const Array& dy, const Array& dx) override;
+  void binary(BinaryOp op, const Operand& a, const Operand& b, const Array& y) override;
+  void accumulate(const Array& x, const Array& y) override;
+
+  void reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) override;
+
+  void gemm(const Gemm& gemm) override;
+  void conv(const Conv& conv, const Array& x, const Array& weight, const Array* bias, Epilogue epilogue,
+            const Array& y) override;
+  void conv_backward_input(const Conv& conv, const Array& dy, const Array* relu_output, const Array& weight,
+                           const Array& dx) override;
+  void conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
+                            const Array& dweight, const Array* dbias) override;
+
+  void softmax(SoftmaxOp op, const Array& x, int axis, double temperature, const Array& y) override;
+  void softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int axis, double temperature,
+                        const Array& dx) override;
+  void cross_entropy(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
+                     const Array& lse) override;
+  void cross_entropy_backward(const Array& logits, const Array& target, std::int64_t ignore, const Array& lse,
+                              const Array& dloss, const Array& dlogits) override;
+
+  void take_rows(const Array& table, const Array& index, const Array& y) override;
+  void add_rows(const Array& y, const Array& index, const Array& table) override;
+
+  void segment_reduce(ReduceOp op, const Array& x, const Segments& segments, const Array& y,
+                      const Array* which) override;
+  void segment_broadcast(const Array& x, const Segments& segments, bool mean, const Array& y) override;
+  void segment_select_backward(const Array& dy, const Array& which, const Segments& segments, const Array& dx) override;
+  void segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, const Array& y) override;
+  void segment_softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, const Segments& segments,
+                                const Array& dx) override;
+  void segment_pad(const Array& x, const Segments& segments, Scalar padding, const Array& y) override;
+  void segment_unpad(const Array& x, const Segments& segments, const Array& y) override;
+
+  void sgd(const SgdRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array* momentum) override;
+  void adam(const AdamRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& m,
+            const Array& v) override;
+
+  Context& context() { return context_; }
+
+ private:
+  Context context_;
+};
+
+}  // namespace reel::cuda

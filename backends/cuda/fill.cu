@@ -1,0 +1,87 @@
+// Memory from nothing: one value everywhere, and arithmetic progressions.
+
+#include <cstring>
+
+#include "reel/backends/cuda/convert.h"
+#include "reel/backends/cuda/kernel.h"
+
+namespace reel::cuda {
+
+namespace device {
+namespace {
+
+/// y [count] without gaps, from a 16-byte boundary: a thread writes packs; the last elements one by one.
+template <class T>
+__global__ void fill_packed(T* y, T value, int64_t count) {
+  Pack<T> pack;
+  for (int k = 0; k < kPack<T>; ++k) pack.v[k] = value;
+  const int64_t packs = count / kPack<T>;
+  for (int64_t i = first_unit(); i < packs; i += unit_step()) store_pack(y + i * kPack<T>, pack);
+  const int64_t last = packs * kPack<T> + first_unit();
+  if (last < count) y[last] = value;
+}
+
+/// One element per thread and step.
+template <class T>
+__global__ void fill_strided(T* y, T value, const __grid_constant__ Nest<1> nest, uint32_t count) {
+  for (int64_t i = first_unit(); i < count; i += unit_step()) {
+    int64_t offsets[1];
+    find(nest, static_cast<uint32_t>(i), offsets);
+    y[offsets[0]] = value;
+  }
+}
+
+/// One element per thread and step; integers modulo 2^64, else in f64.
+template <class T>
+__global__ void arange(T* y, int64_t count, bool integers, int64_t start, int64_t step, double real_start,
+                       double real_step) {
+  for (int64_t i = first_unit(); i < count; i += unit_step()) {
+    if (integers) {
+      y[i] = static_cast<T>(static_cast<std::uint64_t>(start) +
+                            static_cast<std::uint64_t>(i) * static_cast<std::uint64_t>(step));
+    } else {
+      y[i] = convert<T>(real_start + static_cast<double>(i) * real_step);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace device
+
+void CudaOps::fill(const Array& y, Scalar value) {
+  if (y.size == 0) return;
+  std::uint64_t bits = 0;
+  dispatch_all(y.dtype, [&]<class T>() {
+    const T element = convert_scalar<T>(value);
+    std::memcpy(&bits, &element, sizeof element);
+  });
+  if (y.contiguous && bits == 0) {
+    context_.use();
+    const std::size_t bytes = static_cast<std::size_t>(y.size) * size_of(y.dtype);
+    check(cudaMemsetAsync(y.data, 0, bytes, context_.stream()), "cudaMemsetAsync");
+    return;
+  }
+  dispatch_bytes(size_of(y.dtype), [&]<class T>() {
+    const T element = static_cast<T>(bits);
+    if (y.contiguous && is_aligned(y.data, sizeof(T), kPack<T>)) {
+      launch(context_, "fill", grid_for(context_, ceil_div(y.size, kPack<T>)), &device::fill_packed<T>, y.as<T>(),
+             element, y.size);
+      return;
+    }
+    const auto part = [&](const Nest<1>& nest, const int64_t(&at)[1]) {
+      launch(context_, "fill", grid_for(context_, nest.size()), &device::fill_strided<T>, y.as<T>() + at[0], element,
+             nest, static_cast<uint32_t>(nest.size()));
+    };
+    for_each_part(nest_in_order_of<1>(y, y.shape, {y.strides}), part, {0});
+  });
+}
+
+void CudaOps::arange(const Array& y, Scalar start, Scalar step) {
+  dispatch_arithmetic(y.dtype, [&]<class T>() {
+    const bool integers = start.integral && step.integral && !is_floating(y.dtype);
+    launch(context_, "arange", grid_for(context_, y.size), &device::arange<T>, y.as<T>(), y.size, integers,
+           start.integer, step.integer, start.real, step.real);
+  });
+}
+
+}  // namespace reel::cuda

@@ -1,0 +1,96 @@
+#pragma once
+
+#include "reel/backends/cuda/kernel.h"
+
+// How threads share rows, columns and segments.
+
+namespace reel::cuda {
+
+namespace device {
+
+/// The threads that work on one row: a warp for short rows, else the whole block. Rows are dealt out over the grid.
+struct RowGroup {
+  bool whole_block;
+
+  REEL_DEVICE int lane() const { return whole_block ? threadIdx.x : threadIdx.x % kWarp; }
+  REEL_DEVICE int width() const { return whole_block ? blockDim.x : kWarp; }
+  REEL_DEVICE int in_block() const { return whole_block ? 0 : threadIdx.x / kWarp; }
+  REEL_DEVICE int64_t first() const { return whole_block ? blockIdx.x : first_unit() / kWarp; }
+  REEL_DEVICE int64_t step() const { return whole_block ? gridDim.x : unit_step() / kWarp; }
+  /// Joins the group's values in a fixed order; all threads of the group get the result. `scratch`: a value per warp.
+  template <class T, class Join>
+  REEL_DEVICE T join(T value, T* scratch, Join f) const {
+    return whole_block ? join_block(value, scratch, f) : join_lanes(value, f);
+  }
+};
+
+/// The threads of a block as `columns` (a power of two) times row lanes: neighbours take neighbouring columns, and each row
+/// lane every rows()-th row.
+struct Lanes {
+  int columns;
+
+  REEL_DEVICE int column() const { return threadIdx.x % columns; }
+  REEL_DEVICE int row() const { return threadIdx.x / columns; }
+  REEL_DEVICE int rows() const { return blockDim.x / columns; }
+  /// Joins the values of a column's row lanes in a fixed order; all of them get the result. `scratch`: a value per thread.
+  /// All threads of the block must call it.
+  template <class T, class Join>
+  REEL_DEVICE T join(T value, T* scratch, Join f) const {
+    __syncthreads();  // of what was read from scratch before
+    scratch[threadIdx.x] = value;
+    for (int half = rows() / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (row() < half) scratch[threadIdx.x] = f(scratch[threadIdx.x], scratch[threadIdx.x + half * columns]);
+    }
+    __syncthreads();
+    return scratch[column()];
+  }
+};
+
+/// Segments of rows: by offsets, or `length` rows each where there are none.
+struct Rows {
+  const int64_t* offsets;
+  int64_t length;
+
+  REEL_DEVICE int64_t begin(int64_t s) const { return offsets != nullptr ? offsets[s] : s * length; }
+  REEL_DEVICE int64_t count(int64_t s) const { return offsets != nullptr ? offsets[s + 1] - offsets[s] : length; }
+};
+
+}  // namespace device
+
+/// A launch for RowGroups: rows of up to kShortRow elements go to warps.
+inline constexpr int64_t kShortRow = 512;
+
+inline Grid row_grid(const Context& context, int64_t rows, int64_t length, bool& whole_block) {
+  whole_block = length > kShortRow;
+  const int threads = length > 32 * kShortRow ? 1024 : kThreads;
+  Grid grid = grid_for(context, whole_block ? rows * threads : rows * device::kWarp, threads);
+  return grid;
+}
+
+/// A launch for Lanes: a block per segment (more segments than blocks: in turn) and tile of columns (blockIdx.y).
+struct LaneGrid {
+  Grid grid;
+  device::Lanes lanes;
+};
+
+inline int power_of_two_from(int64_t n, int least, int most) {
+  int power = least;
+  while (power < n && power < most) power *= 2;
+  return power;
+}
+
+inline LaneGrid lane_grid(const Context& context, int64_t segments, int64_t longest, int64_t width,
+                          std::size_t bytes_per_thread) {
+  const int columns = power_of_two_from(width, 1, device::kWarp);
+  const int threads = power_of_two_from(longest < 256 ? longest * columns : 256, device::kWarp, 256);
+  const int64_t most = std::int64_t{context.processors()} * (2048 / threads);
+  const int64_t tiles = ceil_div(width, columns);
+  return {{.blocks = segments < most ? segments : most,
+           .y = tiles < 65535 ? tiles : 65535,
+           .threads = threads,
+           .shared_bytes = bytes_per_thread * static_cast<std::size_t>(threads)},
+          {columns}};
+}
+
+}  // namespace reel::cuda

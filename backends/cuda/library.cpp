@@ -1,0 +1,70 @@
+// The one symbol through which the rest of Reel reaches this backend.
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "reel/backends/cuda/cuda.h"
+#include "reel/backends/cuda/cuda_ops.h"
+#include "reel/backends/cuda/status.h"
+#include "reel/core/error.h"
+
+namespace reel::cuda {
+
+void MissingOps::missing(const char* entry) { throw DeviceError(std::string(entry) + ": not on CUDA yet"); }
+
+void* CudaOps::allocate(std::size_t bytes) {
+  context_.use();
+  return bytes == 0 ? nullptr : context_.memory().allocate(bytes);
+}
+
+void CudaOps::deallocate(void* block, std::size_t bytes) noexcept { context_.memory().deallocate(block, bytes); }
+
+void CudaOps::from_host(const void* host, void* device, std::int64_t bytes) { context_.from_host(host, device, bytes); }
+
+void CudaOps::to_host(const void* device, void* host, std::int64_t bytes) { context_.to_host(device, host, bytes); }
+
+namespace {
+
+/// The CudaOps of each GPU, made when it is first asked for. Never destroyed: tensors may outlive every static object.
+struct Backends {
+  std::mutex mutex;
+  std::atomic<CudaOps*> ops[128] = {};
+};
+
+Backends& backends() {
+  static Backends* const instance = new Backends;
+  return *instance;
+}
+
+int device_count(const char** missing) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0) return count < 128 ? count : 127;
+  cudaGetLastError();
+  *missing = status == cudaErrorInsufficientDriver ? "the NVIDIA driver is missing, or older than this library needs"
+             : status == cudaErrorNoDevice || status == cudaSuccess ? "this machine has no NVIDIA GPU that CUDA can use"
+                                                                    : cudaGetErrorString(status);
+  return 0;
+}
+
+Ops& ops(int index) {
+  std::atomic<CudaOps*>& place = backends().ops[index];
+  if (CudaOps* there = place.load(std::memory_order_acquire)) [[likely]]
+    return *there;
+  const std::lock_guard lock(backends().mutex);
+  if (place.load(std::memory_order_relaxed) == nullptr)
+    place.store(std::make_unique<CudaOps>(index).release(), std::memory_order_release);
+  return *place.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+}  // namespace reel::cuda
+
+const reel::cuda::Library* reel_cuda_ops() {
+  static const reel::cuda::Library library = {REEL_VERSION, reinterpret_cast<const void*>(&reel::backend),
+                                              &reel::cuda::device_count, &reel::cuda::ops};
+  return &library;
+}

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <type_traits>
+
+#include "reel/backends/cuda/convert.h"
+#include "reel/backends/cuda/kernel.h"
+#include "reel/core/scalar/binary.h"
+
+// What reductions join: each has an Acc, how an element becomes one, how two are joined, and what comes out.
+
+namespace reel::cuda {
+
+namespace device {
+
+template <class T>
+REEL_DEVICE T lowest() {
+  if constexpr (std::is_integral_v<T>) return kLowest<T>;
+  else return -scalar::infinity<T>();
+}
+template <class T>
+REEL_DEVICE T highest() {
+  if constexpr (std::is_integral_v<T>) return kHighest<T>;
+  else return scalar::infinity<T>();
+}
+
+template <class T>
+struct Sum {
+  using Acc = T;
+  REEL_DEVICE static Acc identity() { return T(0); }
+  REEL_DEVICE static Acc from(T x, int64_t) { return x; }
+  REEL_DEVICE static Acc join(Acc a, Acc b) {
+    if constexpr (std::is_integral_v<T>) {
+      using Unsigned = std::make_unsigned_t<T>;
+      return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));  // wraps
+    } else {
+      return a + b;
+    }
+  }
+  REEL_DEVICE static T value(Acc a) { return a; }
+};
+
+template <class T>
+struct Product {
+  using Acc = T;
+  REEL_DEVICE static Acc identity() { return T(1); }
+  REEL_DEVICE static Acc from(T x, int64_t) { return x; }
+  REEL_DEVICE static Acc join(Acc a, Acc b) { return a * b; }
+  REEL_DEVICE static T value(Acc a) { return a; }
+};
+
+template <class T>
+struct Max {
+  using Acc = T;
+  REEL_DEVICE static Acc identity() { return lowest<T>(); }
+  REEL_DEVICE static Acc from(T x, int64_t) { return x; }
+  REEL_DEVICE static Acc join(Acc a, Acc b) { return scalar::Maximum::forward(a, b); }
+  REEL_DEVICE static T value(Acc a) { return a; }
+};
+
+template <class T>
+struct Min {
+  using Acc = T;
+  REEL_DEVICE static Acc identity() { return highest<T>(); }
+  REEL_DEVICE static Acc from(T x, int64_t) { return x; }
+  REEL_DEVICE static Acc join(Acc a, Acc b) { return scalar::Minimum::forward(a, b); }
+  REEL_DEVICE static T value(Acc a) { return a; }
+};
+
+/// An element and its place among those that are reduced; place -1: none.
+template <class T>
+struct Located {
+  T value;
+  int64_t place;
+};
+template <class T>
+REEL_DEVICE Located<T> from_lane(Located<T> x, int other) {
+  return {from_lane(x.value, other), from_lane(x.place, other)};
+}
+
+/// The best element with its place; NaN is best, and of equals the first: whatever the order of joining.
+template <class T, bool largest>
+struct Best {
+  using Acc = Located<T>;
+  REEL_DEVICE static Acc identity() { return {largest ? lowest<T>() : highest<T>(), -1}; }
+  REEL_DEVICE static Acc from(T x, int64_t place) { return {x, place}; }
+  REEL_DEVICE static Acc from(Acc x, int64_t) { return x; }
+  REEL_DEVICE static Acc join(Acc a, Acc b) {
+    if (a.place < 0) return b;
+    if (b.place < 0) return a;
+    const bool nan_a = a.value != a.value, nan_b = b.value != b.value;
+    if (nan_a != nan_b) return nan_a ? a : b;
+    const bool a_wins = largest ? a.value > b.value : a.value < b.value;
+    const bool b_wins = largest ? b.value > a.value : b.value < a.value;
+    if (a_wins || b_wins) return a_wins ? a : b;
+    return a.place < b.place ? a : b;
+  }
+  REEL_DEVICE static T value(Acc a) { return a.value; }
+};
+
+}  // namespace device
+
+/// f.template operator()<Op>() for what an op joins of elements T; with_place: max and min with the winner's place.
+template <class T, class F>
+void dispatch_reduction(ReduceOp op, bool with_place, F&& f) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::mean:
+      return f.template operator()<device::Sum<T>>();
+    case ReduceOp::prod:
+      if constexpr (std::is_floating_point_v<T>) return f.template operator()<device::Product<T>>();
+      return;
+    case ReduceOp::max:
+      return with_place ? f.template operator()<device::Best<T, true>>() : f.template operator()<device::Max<T>>();
+    case ReduceOp::min:
+      return with_place ? f.template operator()<device::Best<T, false>>() : f.template operator()<device::Min<T>>();
+  }
+}
+
+}  // namespace reel::cuda

@@ -1,0 +1,107 @@
+// Elementwise functions of one number, and their gradients: a kernel per formula of core/scalar, 16 bytes per access.
+
+#include "reel/backends/cuda/kernel.h"
+#include "reel/core/scalar/binary.h"
+#include "reel/core/scalar/unary.h"
+
+namespace reel::cuda {
+
+namespace device {
+namespace {
+
+template <class Op>
+struct Forward {
+  template <class T>
+  REEL_DEVICE static T apply(T x, T) {
+    return Op::forward(x);
+  }
+};
+
+template <class Op>
+struct Backward {
+  template <class T>
+  REEL_DEVICE static T apply(T saved, T dy) {
+    return dy * Op::derivative(saved);
+  }
+};
+
+/// A choice instead of a product: an infinite dy times 0 would be NaN where relu was flat.
+template <>
+struct Backward<scalar::Relu> {
+  template <class T>
+  REEL_DEVICE static T apply(T saved, T dy) {
+    return scalar::ReluMask::forward(dy, saved);
+  }
+};
+
+/// y = F(a, b), all [count] without gaps; a pack per thread and step if all are at 16-byte boundaries, else an element.
+template <class F, class T>
+__global__ void map(const T* a, const T* b, T* y, int64_t count, bool packed) {
+  int64_t done = 0;
+  if (packed) {
+    const int64_t packs = count / kPack<T>;
+    for (int64_t i = first_unit(); i < packs; i += unit_step()) {
+      const Pack<T> from_a = load_pack<T, kPack<T>>(a + i * kPack<T>),
+                    from_b = load_pack<T, kPack<T>>(b + i * kPack<T>);
+      Pack<T> to;
+      REEL_UNROLL
+      for (int k = 0; k < kPack<T>; ++k) to.v[k] = F::apply(from_a.v[k], from_b.v[k]);
+      store_pack(y + i * kPack<T>, to);
+    }
+    done = packs * kPack<T>;
+  }
+  for (int64_t i = done + first_unit(); i < count; i += unit_step()) y[i] = F::apply(a[i], b[i]);
+}
+
+}  // namespace
+}  // namespace device
+
+namespace {
+
+template <class T>
+using Kernel = void (*)(const T*, const T*, T*, int64_t, bool);
+
+#define REEL_FORWARD(name, Struct) &device::map<device::Forward<scalar::Struct>, T>,
+#define REEL_BACKWARD(name, Struct) &device::map<device::Backward<scalar::Struct>, T>,
+template <class T>
+constexpr Kernel<T> kForward[] = {REEL_UNARY_OPS(REEL_FORWARD)};
+template <class T>
+constexpr Kernel<T> kBackward[] = {REEL_UNARY_OPS(REEL_BACKWARD)};
+#undef REEL_FORWARD
+#undef REEL_BACKWARD
+
+#define REEL_SAVED(name, Struct) scalar::Struct::saved,
+constexpr scalar::Saved kSaved[] = {REEL_UNARY_OPS(REEL_SAVED)};
+#undef REEL_SAVED
+
+template <class T>
+void run(const Context& context, const char* name, Kernel<T> kernel, const void* a, const void* b, const Array& y) {
+  const bool packed = is_aligned(a, sizeof(T), kPack<T>) && is_aligned(b, sizeof(T), kPack<T>) &&
+                      is_aligned(y.data, sizeof(T), kPack<T>);
+  launch(context, name, grid_for(context, packed ? ceil_div(y.size, kPack<T>) : y.size), kernel,
+         static_cast<const T*>(a), static_cast<const T*>(b), y.as<T>(), y.size, packed);
+}
+
+}  // namespace
+
+void CudaOps::unary(UnaryOp op, const Array& x, const Array& y) {
+  if (y.size == 0) return;
+  const void* from = x.data;
+  if (!x.contiguous) {  // copy knows all layouts
+    copy(x, y);
+    from = y.data;
+  }
+  dispatch_floating(y.dtype,
+                    [&]<class T>() { run<T>(context_, "unary", kForward<T>[static_cast<int>(op)], from, from, y); });
+}
+
+void CudaOps::unary_backward(UnaryOp op, const Array& saved, const Array& dy, const Array& dx) {
+  if (dx.size == 0) return;
+  // Where nothing is saved the formula ignores the value, but it must be one that can be read.
+  const bool none = kSaved[static_cast<int>(op)] == scalar::Saved::none;
+  dispatch_floating(dx.dtype, [&]<class T>() {
+    run<T>(context_, "unary_backward", kBackward<T>[static_cast<int>(op)], none ? dy.data : saved.data, dy.data, dx);
+  });
+}
+
+}  // namespace reel::cuda

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# A program with the shared libreel opens libreel-cuda.so beside it: here the CUDA backend on the executor. Also what it says
+# when that library is missing, of another version, of another kind, or of another libreel.
+# Usage: opened.sh <program> <installed shared> <installed static> <work> <compiler> <object files of the backend>...
+set -euo pipefail
+source=$1 shared=$2 static=$3 work=$4 compiler=$5
+shift 5
+rm -rf "$work" && mkdir -p "$work"
+lib=$work/lib && cp -r "$shared/lib" "$lib"
+name=$(basename "$(ls "$lib"/libreel.so.?.?)")
+plugin=$lib/libreel-cuda${name#libreel}
+
+"$compiler" -std=c++20 -O1 -I "$shared/include" "$source" -L "$lib" -lreel \
+  -Wl,-rpath,"$lib" -o "$work/program"
+"$compiler" -std=c++20 -O1 -I "$static/include" "$source" "$static"/lib/libreel.a -fopenmp \
+  -o "$work/static_program"
+
+expect() {  # <words> <program>: its output has the words
+  local output
+  output=$("$2")
+  if [[ $output != *"$1"* ]]; then
+    printf 'expected: %s\ngot: %s\n' "$1" "$output"
+    exit 1
+  fi
+}
+
+expect "this Reel has no CUDA library: libreel-cuda.so" "$work/program"
+expect "cpu" "$work/program"
+
+echo 'int other() { return 1; }' | "$compiler" -x c++ -shared -fPIC - -o "$plugin"
+expect "is not a CUDA library of Reel" "$work/program"
+
+echo 'struct Library { const char* version; const void* rest[4]; } library = {"0.0.7", {}};
+      extern "C" const Library* reel_cuda_ops() { return &library; }' | "$compiler" -x c++ -shared -fPIC - -o "$plugin"
+expect "must be of version" "$work/program"
+expect "got 0.0.7" "$work/program"
+
+"$compiler" -shared -fopenmp -Wl,-z,defs "$@" -L "$lib" -lreel -Wl,-rpath,"\$ORIGIN" -o "$plugin"
+expect "cuda:0" "$work/program"
+expect "sum 6" "$work/program"
+LD_LIBRARY_PATH=$lib expect "uses another libreel than this program" "$work/static_program"
