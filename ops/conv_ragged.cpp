@@ -8,6 +8,7 @@
 #include "reel/ops/conv.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/correlation.h"
+#include "reel/ops/embedding.h"
 #include "reel/ops/rows.h"
 #include "reel/ops/views.h"
 
