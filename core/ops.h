@@ -74,9 +74,9 @@ struct Segments {
 };
 
 /// y = softmax(scale q k^T + mask) v for each pair of a segment of queries and the same segment of keys, and for each head.
-/// q [total queries, heads, width], k [total keys, heads, width], v [total keys, heads, value width], each with strides of its
-/// own for rows and heads and contiguous along the last axis. Causal: query i of a segment sees keys j with
-/// j <= i + (keys - queries) of that segment. A query that sees no key, or only scores of -inf, gives 0.
+/// q [total queries, heads, width], k [total keys, heads, width], v [total keys, heads, value width]; these, y and all gradients
+/// have strides of their own for rows and heads and are contiguous along the last axis. Causal: query i of a segment sees
+/// keys j with j <= i + (keys - queries) of that segment. A query that sees no key, or only scores of -inf, gives 0.
 struct Attention {
   Segments queries, keys;
   bool causal = false;
@@ -164,7 +164,7 @@ class REEL_API Ops {
   /// y[r, j] = x[r, j] f(x[r, n + j]); x [rows, 2 n], y [rows, n].
   virtual void gated(GateOp op, const Array& x, const Array& y) = 0;
   virtual void gated_backward(GateOp op, const Array& x, const Array& dy, const Array& dx) = 0;
-  /// y[i] = x[i] / (1 - p) where the i-th uniform number of `state` is at least p, else 0; contiguous.
+  /// y[i] = x[i] (1 / (1 - p)) where the i-th uniform number of `state` is at least p, else 0; contiguous.
   virtual void dropout(const Array& x, double p, const PhiloxState& state, const Array& y) = 0;
 
   // --- reductions ---------------------------------------------------------------------------------------------------
@@ -228,11 +228,11 @@ class REEL_API Ops {
                                   const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) = 0;
 
   // --- attention and recurrent cells ------------------------------------------------------------------------------------
-  /// y [total queries, heads, value width] contiguous; lse [total queries, heads]: each query's log sum exp of its scores.
+  /// y [total queries, heads, value width]; lse [total queries, heads]: each query's log sum exp of its scores.
   /// `mask` (null or strided, dtype of q): added to the scores, [heads, queries, keys] of every segment alike.
   virtual void attention(const Attention& attention, const Array& q, const Array& k, const Array& v, const Array* mask,
                          const Array& y, const Array& lse) = 0;
-  /// dq, dk, dv contiguous; memory linear in the number of rows. Deterministic.
+  /// Memory linear in the number of rows. Deterministic.
   virtual void attention_backward(const Attention& attention, const Array& q, const Array& k, const Array& v,
                                   const Array* mask, const Array& y, const Array& lse, const Array& dy, const Array& dq,
                                   const Array& dk, const Array& dv) = 0;

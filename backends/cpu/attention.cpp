@@ -69,7 +69,7 @@ void multiply(CpuOps& ops, Turn turn, int64_t m, int64_t n, int64_t k, Matrix<co
 }
 
 template <class T>
-REEL_INLINE void scale_row(const T* x, T scale, T* y, int64_t n) {
+__attribute__((noinline)) void scale_row(const T* x, T scale, T* y, int64_t n) {
   for_each_vector<T>(0, n,
                      [=](auto lanes, int64_t i) { lanes.store(y + i, lanes.load(x + i) * Vec<T>::broadcast(scale)); });
 }
@@ -160,7 +160,7 @@ struct Scores {
 
 /// s = exp(s - shift) for the first `visible` of n scores, and 0 for the others; their sum.
 template <class T>
-REEL_INLINE T exponentials(T* s, int64_t visible, int64_t n, T shift) {
+__attribute__((noinline)) T exponentials(T* s, int64_t visible, int64_t n, T shift) {
   for (int64_t j = visible; j < n; ++j) s[j] = 0;
   return sum_row<T>(
       visible, [=](Vec<T> acc, auto lanes, int64_t j) __attribute__((always_inline)) {
@@ -170,7 +170,7 @@ REEL_INLINE T exponentials(T* s, int64_t visible, int64_t n, T shift) {
       });
 }
 
-/// The visible keys of query i of block b, among the block's.
+/// How many keys of block b its query r sees.
 REEL_INLINE int64_t visible_in(const Block& b, const Pair& pair, int64_t r) {
   return max<int64_t>(0, min(pair.visible(b.i + r) - b.j, b.keys));
 }
