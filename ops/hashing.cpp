@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
@@ -52,21 +51,19 @@ Ragged ngrams(const Ragged& ids, std::int64_t n, SourceLocation where) {
   check_ids("ngrams", ids.values(), where);
   check::rank("ngrams", "ids", ids.values(), 1, "[length]", where);
   if (n < 1) throw ShapeError("ngrams: n must be at least 1, got " + std::to_string(n), where);
-  std::vector<std::int64_t> lengths;
-  std::vector<detail::Block> blocks;
-  for (std::int64_t s = 0; s < ids.count(); ++s) {
-    lengths.push_back(std::max<std::int64_t>(0, ids.length(s) - n + 1));
-    blocks.push_back({ids.offsets().span()[static_cast<std::size_t>(s)], lengths.back()});
-  }
+  detail::HostList<detail::Block> blocks(ids.count());
+  for (std::int64_t s = 0; s < ids.count(); ++s)
+    blocks.push_back(
+        {ids.offsets().span()[static_cast<std::size_t>(s)], std::max<std::int64_t>(0, ids.length(s) - n + 1)});
   return untaped([&] {
     const TensorOptions options{.dtype = i64, .device = ids.device()};
-    const Tensor begins = detail::take_blocks("ngrams", arange(ids.total(), options), blocks, where);
-    const Tensor rows = unsqueeze(begins, 1) + arange(std::min(n, ids.total()), options);
+    const Ragged begins = detail::take_blocks("ngrams", arange(ids.total(), options), blocks, where);
+    const Tensor rows = unsqueeze(begins.values(), 1) + arange(std::min(n, ids.total()), options);
     const Tensor hash = hashes(detail::take_rows("ngrams", ids.values(), rows, where), 0);
     const Tensor low = select(hash, 1, 0), high = select(hash, 1, 1);
     // 64 bits of two halves, the upper one with a sign.
     const Tensor sign = cast(high >= kBits32 / 2, i64) * kBits32;
-    return Ragged::from_lengths((high - sign) * kBits32 + low, lengths, where);
+    return begins.with((high - sign) * kBits32 + low);
   });
 }
 

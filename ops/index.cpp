@@ -16,9 +16,12 @@ namespace {
 
 using detail::Block;
 using detail::Gradients;
+using detail::HostList;
 using detail::packed;
 using detail::record_op;
 using detail::taping;
+
+std::int64_t first_row(const Ragged& x, std::int64_t s) { return x.offsets().span()[static_cast<std::size_t>(s)]; }
 
 // ShapeError unless `name` has x's shape, but for `axis`.
 void check_around(const char* op, const char* name, const Tensor& index, const Tensor& x, int axis,
@@ -69,11 +72,19 @@ Tensor row_index(const char* op, const Ragged& x, const Ragged& index, SourceLoc
   return detail::rows_in_sequences(op, index, x, where);
 }
 
-// Sequences made of blocks of x's rows, one block each.
-Ragged sequences_of(const char* op, const Tensor& x, std::span<const Block> blocks, SourceLocation where) {
-  std::vector<std::int64_t> lengths;
-  for (const Block& block : blocks) lengths.push_back(block.length);
-  return Ragged::from_lengths(detail::take_blocks(op, x, blocks, where), lengths, where);
+// Rows of each sequence, from begin_of(s) to before end_of(s).
+template <class Begin, class End>
+Ragged sliced(const Ragged& x, Begin&& begin_of, End&& end_of, SourceLocation where) {
+  HostList<Block> blocks(x.count());
+  for (std::int64_t s = 0; s < x.count(); ++s) {
+    const std::int64_t length = x.length(s);
+    const auto clipped = [length](std::int64_t i) {
+      return std::clamp<std::int64_t>(i < 0 ? i + length : i, 0, length);
+    };
+    const std::int64_t begin = clipped(begin_of(s)), end = clipped(end_of(s));
+    blocks.push_back({first_row(x, s) + begin, std::max<std::int64_t>(end - begin, 0)});
+  }
+  return detail::take_blocks("slice", x.values(), blocks, where);
 }
 
 // ShapeError unless there is a part, and each has values.
@@ -179,16 +190,16 @@ Ragged masked_select(const Ragged& x, const Ragged& mask, SourceLocation where) 
 
 Ragged take(const Ragged& x, std::span<const std::int64_t> sequences, SourceLocation where) {
   check::defined("take", "x", x.values(), where);
-  std::vector<Block> blocks;
+  HostList<Block> blocks(static_cast<std::int64_t>(sequences.size()));
   for (std::int64_t s : sequences) {
     if (s < -x.count() || s >= x.count())
       throw IndexError("take: sequences must be in [-" + std::to_string(x.count()) + ", " + std::to_string(x.count()) +
                            "), got " + std::to_string(s) + " at position " + std::to_string(blocks.size()),
                        where);
     if (s < 0) s += x.count();
-    blocks.push_back({x.offsets().span()[static_cast<std::size_t>(s)], x.length(s)});
+    blocks.push_back({first_row(x, s), x.length(s)});
   }
-  return sequences_of("take", x.values(), blocks, where);
+  return detail::take_blocks("take", x.values(), blocks, where);
 }
 
 Ragged take(const Ragged& x, std::initializer_list<std::int64_t> sequences, SourceLocation where) {
@@ -203,21 +214,16 @@ Ragged slice(const Ragged& x, std::span<const std::int64_t> begins, std::span<co
     throw ShapeError("slice: a begin and an end are needed for each of the " + std::to_string(count) +
                          " sequences, got " + std::to_string(begins.size()) + " and " + std::to_string(ends.size()),
                      where);
-  std::vector<Block> blocks;
-  for (std::size_t s = 0; s < count; ++s) {
-    const std::int64_t length = x.length(static_cast<std::int64_t>(s));
-    const auto clipped = [length](std::int64_t i) {
-      return std::clamp<std::int64_t>(i < 0 ? i + length : i, 0, length);
-    };
-    const std::int64_t begin = clipped(begins[s]);
-    blocks.push_back({x.offsets().span()[s] + begin, std::max<std::int64_t>(clipped(ends[s]) - begin, 0)});
-  }
-  return sequences_of("slice", x.values(), blocks, where);
+  const auto of = [](std::span<const std::int64_t> list) {
+    return [list](std::int64_t s) { return list[static_cast<std::size_t>(s)]; };
+  };
+  return sliced(x, of(begins), of(ends), where);
 }
 
 Ragged slice(const Ragged& x, std::int64_t begin, std::int64_t end, SourceLocation where) {
-  const auto count = static_cast<std::size_t>(x.count());
-  return slice(x, std::vector(count, begin), std::vector(count, end), where);
+  check::defined("slice", "x", x.values(), where);
+  const auto always = [](std::int64_t i) { return [i](std::int64_t) { return i; }; };
+  return sliced(x, always(begin), always(end), where);
 }
 
 Ragged concatenate(const std::vector<Ragged>& parts, int axis, SourceLocation where) {
@@ -233,24 +239,26 @@ Ragged concatenate(const std::vector<Ragged>& parts, int axis, SourceLocation wh
       throw ShapeError("concatenate: all parts must have as many sequences, got " + std::to_string(first.count()) +
                            " and " + std::to_string(part.count()),
                        where);
-  std::vector<Block> blocks;
-  std::vector<std::int64_t> lengths;
+  HostList<Block> blocks(first.count() * static_cast<std::int64_t>(parts.size()));
+  HostList<std::int64_t> lengths(first.count());
   for (std::int64_t s = 0; s < first.count(); ++s) {
     std::int64_t length = 0, before = 0;
     for (const Ragged& part : parts) {
-      blocks.push_back({before + part.offsets().span()[static_cast<std::size_t>(s)], part.length(s)});
+      blocks.push_back({before + first_row(part, s), part.length(s)});
       before += part.total();
       length += part.length(s);
     }
     lengths.push_back(length);
   }
-  return Ragged::from_lengths(detail::take_blocks("concatenate", joined_values(parts, 0, where), blocks, where),
-                              lengths, where);
+  const Ragged pieces = detail::take_blocks("concatenate", joined_values(parts, 0, where), blocks, where);
+  return Ragged::from_lengths(pieces.values(), lengths, where);
 }
 
 Ragged concatenate_batches(const std::vector<Ragged>& parts, SourceLocation where) {
   check_parts("concatenate_batches", parts, where);
-  std::vector<std::int64_t> lengths;
+  std::int64_t count = 0;
+  for (const Ragged& part : parts) count += part.count();
+  HostList<std::int64_t> lengths(count);
   for (const Ragged& part : parts)
     for (std::int64_t s = 0; s < part.count(); ++s) lengths.push_back(part.length(s));
   return Ragged::from_lengths(joined_values(parts, 0, where), lengths, where);

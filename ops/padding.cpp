@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
@@ -47,17 +46,14 @@ std::int64_t source(std::int64_t i, std::int64_t n, PaddingMode mode) {
   return i < n ? i : period - edge - i;
 }
 
-// What comes before n elements, these, and what comes after; what there is not is `outside`.
-void append_sources(std::vector<std::int64_t>& to, std::int64_t n, const PadAxis& width, PaddingMode mode,
-                    std::int64_t first, std::int64_t outside) {
+// Writes where each element of a padded axis comes from: one of n from `first` on, or `outside`. Returns the end.
+std::int64_t* write_sources(std::int64_t* to, std::int64_t n, const PadAxis& width, PaddingMode mode,
+                            std::int64_t first, std::int64_t outside) {
   for (std::int64_t i = -width.before; i < n + width.after; ++i) {
     const bool inside = (i >= 0 && i < n) || (n > 0 && mode != PaddingMode::zero);
-    to.push_back(inside ? first + source(i, n, mode) : outside);
+    *to++ = inside ? first + source(i, n, mode) : outside;
   }
-}
-
-Tensor on_device(const std::vector<std::int64_t>& index, Device device) {
-  return detail::transferred(from_vector(index), device);
+  return to;
 }
 
 // The rows of each sequence padded: rows taken by index, of which one more is `value`.
@@ -65,13 +61,15 @@ Ragged pad_rows(const Ragged& x, const PadAxis& width, PaddingMode mode, Scalar 
   Shape row = x.values().shape();
   row[0] = 1;
   const Tensor outside = full(row, value, {.dtype = x.dtype(), .device = x.device()}, where);
-  std::vector<std::int64_t> index, lengths;
-  for (std::int64_t s = 0; s < x.count(); ++s) {
-    append_sources(index, x.length(s), width, mode, x.offsets().span()[static_cast<std::size_t>(s)], x.total());
-    lengths.push_back(x.length(s) + width.before + width.after);
-  }
+  detail::HostList<std::int64_t> lengths(x.count());
+  for (std::int64_t s = 0; s < x.count(); ++s) lengths.push_back(x.length(s) + width.before + width.after);
+  const Offsets offsets(lengths, where);
+  const Tensor index = empty({offsets.total()}, {.dtype = i64});
+  auto* to = index.array().as<std::int64_t>();
+  for (std::int64_t s = 0; s < x.count(); ++s)
+    to = write_sources(to, x.length(s), width, mode, x.offsets().span()[static_cast<std::size_t>(s)], x.total());
   const Tensor all = concatenate({x.values(), outside}, 0, where);
-  return Ragged::from_lengths(detail::take_rows("pad", all, on_device(index, x.device()), where), lengths, where);
+  return Ragged(detail::take_rows("pad", all, detail::transferred(index, x.device()), where), offsets, where);
 }
 
 // The rows by themselves, the other axes of all rows at once by `pad_values`.
@@ -115,9 +113,9 @@ Tensor pad(const Tensor& x, Widths widths, PaddingMode mode, SourceLocation wher
     if (n == 0 && before + after > 0)
       throw ShapeError(
           "pad: axis " + std::to_string(axis) + " must have an element to repeat, got shape " + x.shape().str(), where);
-    std::vector<std::int64_t> index;
-    append_sources(index, n, {axis, before, after}, mode, 0, 0);
-    y = index_select(y, axis, on_device(index, x.device()), where);
+    const Tensor index = empty({before + n + after}, {.dtype = i64});
+    write_sources(index.array().as<std::int64_t>(), n, {axis, before, after}, mode, 0, 0);
+    y = index_select(y, axis, detail::transferred(index, x.device()), where);
   });
   return y.is(x) ? clone(x, where) : y;
 }

@@ -103,13 +103,14 @@ void record_gather(const char* op, SourceLocation where, const Tensor& x, const 
   });
 }
 
-Tensor take_blocks(const char* op, const Tensor& x, std::span<const Block> blocks, SourceLocation where) {
-  std::vector<std::int64_t> lengths;
+Ragged take_blocks(const char* op, const Tensor& x, std::span<const Block> blocks, SourceLocation where) {
+  HostList<std::int64_t> lengths(static_cast<std::int64_t>(blocks.size()));
   for (const Block& block : blocks) lengths.push_back(block.length);
-  const Tensor index = per_row(Offsets(lengths, where), x.device(), [&](std::int64_t s, std::int64_t i) {
+  const Offsets offsets(lengths, where);
+  const Tensor index = per_row(offsets, x.device(), [&](std::int64_t s, std::int64_t i) {
     return blocks[static_cast<std::size_t>(s)].begin + i;
   });
-  return take_rows(op, x, index, where);
+  return Ragged(take_rows(op, x, index, where), offsets, where);
 }
 
 Tensor rows_in_sequences(const char* op, const Ragged& index, const Ragged& x, SourceLocation where) {

@@ -5,8 +5,23 @@
 #include <span>
 
 #include "reel/core/ragged.h"
+#include "reel/core/scratch.h"
 
 namespace reel::detail {
+
+/// At most `room` elements in memory of this thread's cache: a loop that makes such lists calls malloc no more once it is warm.
+template <class T>
+class HostList {
+ public:
+  explicit HostList(std::int64_t room) : memory_(static_cast<std::size_t>(room) * sizeof(T) + 1) {}
+  void push_back(T value) { memory_.as<T>()[size_++] = value; }
+  std::size_t size() const { return size_; }
+  operator std::span<const T>() const { return {memory_.as<T>(), size_}; }
+
+ private:
+  Scratch memory_;
+  std::size_t size_ = 0;
+};
 
 /// The index in row-major order. Throws DTypeError unless it is i32 or i64, DeviceError unless it is where x is.
 Tensor index_beside(const char* op, const Tensor& index, const Tensor& x, SourceLocation where);
@@ -26,8 +41,8 @@ void record_gather(const char* op, SourceLocation where, const Tensor& x, const 
 struct Block {
   std::int64_t begin, length;
 };
-/// One block of x's rows after the other.
-Tensor take_blocks(const char* op, const Tensor& x, std::span<const Block> blocks, SourceLocation where);
+/// Sequences of x's rows, one for each block.
+Ragged take_blocks(const char* op, const Tensor& x, std::span<const Block> blocks, SourceLocation where);
 
 /// For each row that `index` says of a sequence of x, counted from its first, the row counted from x's first; shaped to
 /// Throws IndexError, naming the sequence, unless the sequences have these rows.

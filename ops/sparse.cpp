@@ -1,7 +1,6 @@
 #include "reel/ops/sparse.h"
 
 #include <string>
-#include <vector>
 
 #include "reel/ops/check.h"
 #include "reel/ops/create.h"
@@ -153,7 +152,8 @@ Tensor gather_add(const Tensor& table, const Tensor& index, SourceLocation where
   const std::int64_t k = lead.back();
   lead.pop_back();
   const Tensor at = detail::checked_index("gather_add", index, table.shape()[0], table, where);
-  const std::vector<std::int64_t> lengths(static_cast<std::size_t>(lead.size()), k);
+  detail::HostList<std::int64_t> lengths(lead.size());
+  for (std::int64_t i = 0; i < lead.size(); ++i) lengths.push_back(k);
   return sums_of("gather_add", table, Tensor(), {detail::reshaped(at, {at.size()}), Offsets(lengths, where), false},
                  lead, where);
 }
