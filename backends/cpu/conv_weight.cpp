@@ -1,10 +1,12 @@
 // The gradients of a convolution's weight and bias: for each output channel and tap a dot product of dz with the input as
-// that tap sees it, over all positions of all images. Positions run along the vectors; several channels and taps share
-// what is in registers. The work is cut into chunks of images and blocks by size alone; each chunk sums for itself, and the
-// chunks' sums are added in their order, so that the result does not depend on the number of threads.
+// that tap sees it, over all positions of all images. Positions run along the vectors, or, if there are enough of them,
+// output channels do; several channels and taps share what is in registers. The work is cut into chunks of images and
+// blocks by size alone; each chunk sums for itself, and the chunks' sums are added in their order, so that the result does
+// not depend on the number of threads.
 
 #include "reel/backends/cpu/conv_pack.h"
 #include "reel/backends/cpu/conv_tile.h"
+#include "reel/backends/cpu/conv_weight_channels.h"
 #include "reel/backends/cpu/conv_weight_tile.h"
 #include "reel/backends/cpu/conv_weight_tile_3x3.h"
 #include "reel/backends/cpu/cpu_ops.h"
@@ -56,6 +58,10 @@ struct WeightPass {
     return out * unit_images * layout.axes[0].count * runs(rows) * plan.padded_length(rows, columns) +
            2 * Vec<T>::width;
   }
+  // By channels: dz by positions, then the sums by taps.
+  bool by_channels() const { return channels_fill_vectors<T>(out); }
+  int64_t channels() const { return ceil_div(out, Vec<T>::width) * Vec<T>::width; }
+  int64_t dz_by_position() const { return kChannelBytes / static_cast<int64_t>(sizeof(T)) + channels(); }
   int64_t masks() const { return plan.padded_length(layout.axes[1].count, layout.axes[2].count) / Vec<T>::width; }
 
   /// dz of one channel's planes of a block: each plane one joined run, or a run per row, all else 0. `y`: or null.
@@ -76,9 +82,10 @@ struct WeightPass {
     return to;
   }
 
-  /// Adds one unit's part to sums [out, taps] and, if not null, bias_sums [out].
-  void add_unit(int64_t group, int64_t unit, const int64_t* offset, bool zeroed, T* packed, T* dz, LaneMask<T>* mask,
-                T* sums, T* bias_sums) const {
+  /// Adds one unit's part to sums [out, taps], or, if by_position (room for dz_by_position()) is not null, [taps, channels],
+  /// and, if not null, bias_sums [out].
+  void add_unit(int64_t group, int64_t unit, const int64_t* offset, bool zeroed, T* packed, T* dz, T* by_position,
+                LaneMask<T>* mask, T* sums, T* bias_sums) const {
     const int64_t first_image = unit / layout.count() * unit_images;
     const BlockOrigin origin(layout, unit % layout.count());
     const int64_t rows = origin.count(layout, axis[1], 1), columns = origin.count(layout, axis[2], 2);
@@ -108,9 +115,12 @@ struct WeightPass {
                      to);
       }
     }
-    set_masks(plan.length(rows, columns), columns, block.vectors, mask);
-
-    if (!plan.joined && rows_share(axis, layout, out)) {
+    if (by_position != nullptr) {
+      const int64_t run = block.vectors * Vec<T>::width;
+      add_by_channels(block, {rows, columns, plan.joined ? plan.pitch : run, block.runs * run}, out, offset, taps,
+                      by_position, sums);
+    } else if (set_masks(plan.length(rows, columns), columns, block.vectors, mask);
+               !plan.joined && rows_share(axis, layout, out)) {
       add_weight_3x3(block, axis[1].dilation, in, offset, sums);
     } else {
       add_tiles(block, offset, sums);
@@ -203,10 +213,20 @@ void backward_weight(const Conv& conv, Images<const T> x, Images<const T> dy, Im
     const Scratch masks(static_cast<std::size_t>(pass.masks()) * sizeof(LaneMask<T>));
     const bool zeroed = padding_stays(pass.layout, conv.mode);
     if (zeroed) fill_zero(packed.as<T>(), 0, pass.packed_x());
+    const bool by_channels = pass.by_channels();
+    const int64_t by_tap_size = pass.taps * pass.channels();
+    const Scratch own(by_channels ? static_cast<std::size_t>(by_tap_size + pass.dz_by_position()) * sizeof(T) : 0);
+    T* const by_tap = own.as<T>();
+    T* const by_position = by_channels ? by_tap + by_tap_size : nullptr;
+    if (by_channels) set_zero(by_position, pass.dz_by_position());
     for (int64_t task = begin; task < end; ++task) {
       const int64_t group = task % conv.groups, part = task / conv.groups;
       T* sums = (parts > 1 ? partials.as<T>() + part * part_size : dweight) + group * pass.out * pass.taps;
-      set_zero(sums, pass.out * pass.taps);
+      if (by_channels) {
+        set_zero(by_tap, by_tap_size);
+      } else {
+        set_zero(sums, pass.out * pass.taps);
+      }
       T* bias_sums = nullptr;
       if (dbias != nullptr) {
         bias_sums = (parts > 1 ? partials.as<T>() + part * part_size + weights : dbias) + group * pass.out;
@@ -214,8 +234,9 @@ void backward_weight(const Conv& conv, Images<const T> x, Images<const T> dy, Im
       }
       for (int64_t unit = part * chunk; unit < min(units, (part + 1) * chunk); ++unit) {
         pass.add_unit(group, unit, offsets.as<int64_t>(), zeroed, packed.as<T>(), packed.as<T>() + pass.packed_x(),
-                      masks.as<LaneMask<T>>(), sums, bias_sums);
+                      by_position, masks.as<LaneMask<T>>(), by_channels ? by_tap : sums, bias_sums);
       }
+      if (by_channels) transpose_block(by_tap, pass.channels(), sums, pass.taps, pass.out, pass.taps);
     }
   };
   parallel_for(parts * conv.groups, max<int64_t>(1, kConvGrain / task_cost), work);

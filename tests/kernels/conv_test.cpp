@@ -161,8 +161,10 @@ TYPED_TEST(Convolution, GradientOfTheInputIsTheAdjoint) {
 TYPED_TEST(Convolution, NanAndInfinityReachExactlyWhatDependsOnThem) {
   using T = TypeParam;
   const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity();
-  const Sizes problems[] = {square(1, 2, 3, 9, 3, 1), square(2, 1, 1, 40, 3, 2, 1, 2), square(1, 1, 2, 9, 3, 1, 2),
-                            square(1, 2, 2, 8, 3, 2, 1, 2, PaddingMode::symmetric), square(3, 4, 4, 5, 1, 0)};
+  const Sizes problems[] = {square(1, 2, 3, 9, 3, 1),    square(2, 1, 1, 40, 3, 2, 1, 2),
+                            square(1, 1, 2, 9, 3, 1, 2), square(1, 2, 2, 8, 3, 2, 1, 2, PaddingMode::symmetric),
+                            square(3, 4, 4, 5, 1, 0),    square(1, 2, 33, 9, 3, 1),
+                            square(2, 3, 16, 40, 3, 1)};
   for (const Sizes& problem : problems) {
     const Conv c = conv_of(problem);
     for (const T special : {nan, infinity, -infinity}) {
