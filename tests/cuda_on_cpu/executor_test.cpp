@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -26,6 +27,21 @@ void block_sum(const float* x, float* y) {
   sum = 0;
   for (unsigned i = 0; i < blockDim.x / 32; ++i) sum += partial[i];
   if (threadIdx.x == 0) y[blockIdx.x] = sum;
+}
+
+// Two sums through one place; `correct` has the barrier between the first one's last read and the second one's write.
+template <bool correct>
+void two_sums(const float* x, float* y) {
+  REEL_DYNAMIC_SHARED(float, partial);
+  const float own = x[threadIdx.x];
+  for (int round = 0; round < 2; ++round) {
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = own + static_cast<float>(100 * round);
+    __syncthreads();
+    float sum = 0;
+    for (unsigned i = 0; i < blockDim.x / 32; ++i) sum += partial[i];
+    y[round * blockDim.x + threadIdx.x] = sum;
+    if (correct) __syncthreads();
+  }
 }
 
 void divergent_barrier(int* y) {
@@ -151,6 +167,19 @@ TEST_F(Executor, AMissingBarrierShows) {
   float* to = device<float>(1);
   run(1, 256, block_sum<false>, from, to);
   EXPECT_TRUE(std::isnan(host(to, 1)[0]));  // the partial sums of the other warps were not there yet
+}
+
+TEST_F(Executor, ABarrierThatIsMissingBeforeMemoryIsReusedShows) {
+  const float* from = device(numbers(256));
+  float* to = device<float>(512);
+  for (const Schedule schedule : {Schedule::in_order, Schedule::reversed, Schedule::random}) {
+    set_schedule(schedule);
+    run(1, 256, two_sums<true>, from, to);
+    const std::vector<float> expected = host(to, 512);
+    run(1, 256, two_sums<false>, from, to);
+    EXPECT_NE(host(to, 512), expected);
+    EXPECT_EQ(std::count(expected.begin(), expected.begin() + 256, expected[0]), 256);
+  }
 }
 
 TEST_F(Executor, ADivergentBarrierIsReported) {
