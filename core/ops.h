@@ -170,12 +170,15 @@ class REEL_API Ops {
   // --- reductions ---------------------------------------------------------------------------------------------------
   /// y has x's rank and size 1 on each reduced axis; x strided. max and min propagate NaN (the first one wins `which`).
   /// `which` (null or i64, y's shape; needs exactly one reduced axis, max or min): index of the first winner.
-  /// An empty axis gives 0 for sum, NaN for mean, -inf / +inf for max / min. Integers: sum, max, min, in their own dtype.
+  /// An empty axis gives 0 for sum, 1 for prod, NaN for mean, -inf / +inf for max / min. Integers: all but mean, in their
+  /// own dtype.
   virtual void reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) = 0;
 
-  /// Running sums or products along `axis`, from its end if `reverse`; `exclusive` leaves the element itself out (the first
-  /// is then 0 or 1). All contiguous.
-  virtual void scan(ScanOp op, const Array& x, int axis, bool reverse, bool exclusive, const Array& y) = 0;
+  /// Along `axis`, from its end if `reverse`, with s before the first element: sum: s = x[i] + factor[i] s from 0, where
+  /// `factor` (null: ones) has x's shape; prod: s = x[i] s from 1, factor null. y[i] is the s after element i, or before it
+  /// if `exclusive`. f32 (s is kept in f64), f64, i64 (factor null). All contiguous.
+  virtual void scan(ScanOp op, const Array& x, const Array* factor, int axis, bool reverse, bool exclusive,
+                    const Array& y) = 0;
 
   // --- order --------------------------------------------------------------------------------------------------------
   /// The k first of each line of x along `axis` in ascending or descending order (k = y's size there; all of them: a sort).
@@ -288,7 +291,8 @@ class REEL_API Ops {
 
   // --- segments (ragged) --------------------------------------------------------------------------------------------
   /// y[s, :] = op over the rows of segment s; x [total, width], y [count, width]; which as in reduce, counted from the
-  /// segment's first row, -1 if it is empty. Empty: sum, mean 0; max -inf; min +inf.
+  /// segment's first row, -1 if it is empty. Empty: sum, mean 0; prod 1; max -inf; min
+  /// +inf.
   virtual void segment_reduce(ReduceOp op, const Array& x, const Segments& segments, const Array& y,
                               const Array* which) = 0;
   /// y[r, :] = x[s, :] for each row r of segment s, divided by the segment's length if `mean`.
@@ -297,8 +301,8 @@ class REEL_API Ops {
   virtual void segment_select_backward(const Array& dy, const Array& which, const Segments& segments,
                                        const Array& dx) = 0;
   /// As scan, down each column of each segment; x, y [total, width].
-  virtual void segment_scan(ScanOp op, const Array& x, const Segments& segments, bool reverse, bool exclusive,
-                            const Array& y) = 0;
+  virtual void segment_scan(ScanOp op, const Array& x, const Array* factor, const Segments& segments, bool reverse,
+                            bool exclusive, const Array& y) = 0;
   /// As sort with all of each segment, down each column; which counts from the segment's first row.
   virtual void segment_sort(const Array& x, const Segments& segments, bool descending, const Array& y,
                             const Array& which) = 0;

@@ -20,6 +20,7 @@ reel_add_test(scalar
   scalar/extremes_test.cpp
   scalar/instruction_sets.cpp
   scalar/philox_test.cpp
+  scalar/pow_test.cpp
   scalar/reference.cpp
   ${scalar_objects})
 

@@ -1,5 +1,6 @@
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/run_elements.h"
+#include "reel/core/scalar/far.h"
 #include "reel/core/scalar/unary.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
@@ -10,8 +11,10 @@ template <class Op, class T>
 void run(const void* x, const void*, void* y, int64_t count) {
   const T* source = static_cast<const T*>(x);
   T* target = static_cast<T*>(y);
+  scalar::for_near_and_far<Op>(count, source, [=]<class F>(F, int64_t begin, int64_t end) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) target[i] = Op::forward(source[i]);
+    for (int64_t i = begin; i < end; ++i) target[i] = F::forward(source[i]);
+  });
 }
 
 #define REEL_RUN_F32(name, Struct) run<scalar::Struct, float>,

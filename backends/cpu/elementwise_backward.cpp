@@ -1,6 +1,7 @@
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/run_elements.h"
 #include "reel/core/scalar/binary.h"
+#include "reel/core/scalar/far.h"
 #include "reel/core/scalar/unary.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
@@ -29,8 +30,10 @@ void run(const void* saved, const void* dy, void* dx, int64_t count) {
   const T* from_saved = static_cast<const T*>(saved);
   const T* from_dy = static_cast<const T*>(dy);
   T* to = static_cast<T*>(dx);
+  scalar::for_near_and_far<Op>(count, from_saved, [=]<class F>(F, int64_t begin, int64_t end) {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) to[i] = Backward<Op>::dx(from_saved[i], from_dy[i]);
+    for (int64_t i = begin; i < end; ++i) to[i] = Backward<F>::dx(from_saved[i], from_dy[i]);
+  });
 }
 
 #define REEL_RUN_F32(name, Struct) run<scalar::Struct, float>,

@@ -1,11 +1,79 @@
+#include "reel/core/scalar/parametric.h"
+
 #include "reel/backends/cpu/cpu_ops.h"
-#include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/run_elements.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 
-void CpuOps::parametric(ParametricOp, const double*, const Array&, const Array&) { __builtin_trap(); }
-void CpuOps::parametric_backward(ParametricOp, const double*, const Array&, const Array&, const Array&) {
-  __builtin_trap();
+namespace {
+
+constexpr int kMostParameters = 4;
+
+/// A loop over y[i] = f(x[i]) whose second input is the parameters, in the element type.
+template <class Op, class T>
+void forward(const void* x, const void* parameters, void* y, int64_t count) {
+  static_assert(Op::count <= kMostParameters);
+  const T* source = static_cast<const T*>(x);
+  T* target = static_cast<T*>(y);
+  T p[Op::count];
+  __builtin_memcpy(p, parameters, sizeof p);
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) target[i] = Op::forward(source[i], p);
+}
+
+/// A choice where f is flat: an infinite dy times 0 would be NaN.
+template <class Op, class T>
+void backward(const T* x, const T* dy, const double* parameters, T* dx, int64_t count) {
+  T p[Op::count];
+  for (int k = 0; k < Op::count; ++k) p[k] = static_cast<T>(parameters[k]);
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const T slope = Op::derivative(x[i], p);
+    const T product = dy[i] * slope;
+    dx[i] = slope == T(0) ? T(0) : product;
+  }
+}
+
+template <class T>
+struct Loops {
+  using Backward = void (*)(const T* x, const T* dy, const double* parameters, T* dx, int64_t count);
+#define REEL_FORWARD(name, Struct) REEL_CPU_ISA::forward<scalar::Struct, T>,
+#define REEL_BACKWARD(name, Struct) REEL_CPU_ISA::backward<scalar::Struct, T>,
+  static constexpr Run forward[] = {REEL_PARAMETRIC_OPS(REEL_FORWARD)};
+  static constexpr Backward backward[] = {REEL_PARAMETRIC_OPS(REEL_BACKWARD)};
+#undef REEL_FORWARD
+#undef REEL_BACKWARD
+};
+
+#define REEL_COUNT(name, Struct) scalar::Struct::count,
+constexpr int kCounts[] = {REEL_PARAMETRIC_OPS(REEL_COUNT)};
+#undef REEL_COUNT
+
+}  // namespace
+
+void CpuOps::parametric(ParametricOp op, const double* parameters, const Array& x, const Array& y) {
+  dispatch_floating(y.dtype, [&]<class T>() {
+    T p[kMostParameters] = {};
+    for (int k = 0; k < kCounts[static_cast<int>(op)]; ++k) p[k] = static_cast<T>(parameters[k]);
+    const Run run = Loops<T>::forward[static_cast<int>(op)];
+    if (x.contiguous && y.contiguous) {
+      run_contiguous(run, x.data, sizeof(T), p, 0, y.data, sizeof(T), y.size);
+    } else {
+      run_elements({.arrays = run, .fixed_b = run}, input_of(x), {p, nullptr, y.dtype, false}, y);
+    }
+  });
+}
+
+void CpuOps::parametric_backward(ParametricOp op, const double* parameters, const Array& x, const Array& dy,
+                                 const Array& dx) {
+  dispatch_floating(dx.dtype, [&]<class T>() {
+    const auto run = Loops<T>::backward[static_cast<int>(op)];
+    const T *const from = x.as<T>(), *const grad = dy.as<T>();
+    T* const to = dx.as<T>();
+    parallel_for(dx.size, even_chunk(dx.size), [=](int64_t begin, int64_t end) {
+      run(from + begin, grad + begin, parameters, to + begin, end - begin);
+    });
+  });
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

@@ -8,6 +8,7 @@ namespace {
 
 Scalar result_of_nothing(ReduceOp op, DType dtype) {
   if (op == ReduceOp::sum) return 0;
+  if (op == ReduceOp::prod) return 1;
   if (op == ReduceOp::mean) return __builtin_nan("");
   return dispatch_arithmetic(
       dtype, [&]<class T>() -> Scalar { return op == ReduceOp::max ? Max::identity<T>() : Min::identity<T>(); });

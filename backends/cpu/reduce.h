@@ -30,6 +30,21 @@ struct Sum {
   }
 };
 
+struct Prod {
+  template <class T>
+  REEL_INLINE static constexpr T identity() {
+    return T(1);
+  }
+  template <class T>
+  REEL_INLINE static T combine(T a, T b) {
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));  // wraps
+    } else {
+      return a * b;
+    }
+  }
+};
+
 struct Max {
   template <class T>
   REEL_INLINE static constexpr T identity() {
@@ -76,6 +91,7 @@ REEL_INLINE decltype(auto) dispatch_reduction(ReduceOp op, DType dtype, F&& f) {
   return dispatch_arithmetic(dtype, [&]<class T>() {
     if (op == ReduceOp::max) return f.template operator()<Max, T>();
     if (op == ReduceOp::min) return f.template operator()<Min, T>();
+    if (op == ReduceOp::prod) return f.template operator()<Prod, T>();
     return f.template operator()<Sum, T>();
   });
 }

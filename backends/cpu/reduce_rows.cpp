@@ -42,9 +42,10 @@ struct Leaves {
     if constexpr (std::is_same_v<Op, Sum>) {
       return Vec<T>::load(x + n - rest, Vec<T>::first(rest));
     } else {
-      if (n >= kWidth) return Vec<T>::load(x + n - kWidth);  // what is seen twice does not change a max
+      constexpr bool idempotent = !std::is_same_v<Op, Prod>;
+      if (idempotent && n >= kWidth) return Vec<T>::load(x + n - kWidth);  // what is seen twice changes no max
       alignas(64) static constexpr Window window{};
-      return Vec<T>::load(x, Vec<T>::first(rest)) + Vec<T>::load(window.values + kWidth - rest);
+      return Vec<T>::load(x + n - rest, Vec<T>::first(rest)) + Vec<T>::load(window.values + kWidth - rest);
     }
   }
 

@@ -89,11 +89,13 @@ void which_columns(const Reduction& r, int64_t* which) {
 }  // namespace
 
 void reduce_which(const Reduction& reduction, int64_t* which) {
-  dispatch_reduction(reduction.op, reduction.dtype, [&]<class Op, class T>() {
+  dispatch_arithmetic(reduction.dtype, [&]<class T>() {
     if (reduction.reduced.inner_stride(0) == 1) {
       which_rows<T>(reduction, which);
+    } else if (reduction.op == ReduceOp::max) {
+      which_columns<Max, T>(reduction, which);
     } else {
-      which_columns<Op, T>(reduction, which);
+      which_columns<Min, T>(reduction, which);
     }
   });
 }

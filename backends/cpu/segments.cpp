@@ -39,6 +39,19 @@ void sum_rows(const T* x, int64_t rows, int64_t width, int64_t begin, int64_t en
   });
 }
 
+/// As sum_rows, multiplied in order.
+template <class T>
+void multiply_rows(const T* x, int64_t rows, int64_t width, int64_t begin, int64_t end, T* y) {
+  for_each_column_block<T>(begin, end, [=]<int K>(auto lanes, int64_t j) {
+    Pack<T, K> acc = Pack<T, K>::broadcast(1);
+    const T* p = x + j;
+    for (int64_t r = 0; r < rows; ++r, p += width) {
+      for (int k = 0; k < K; ++k) acc.v[k] = acc.v[k] * lanes.load(p + k * Vec<T>::width);
+    }
+    acc.store(lanes, y + j);
+  });
+}
+
 /// The larger or the smaller; NaN if either is.
 template <bool is_max, class V>
 REEL_INLINE V extreme(V a, V b) {
@@ -125,6 +138,8 @@ struct Reduction {
       case ReduceOp::sum:
       case ReduceOp::mean:
         return sum_rows(x, rows, width, begin, end, y);
+      case ReduceOp::prod:
+        return multiply_rows(x, rows, width, begin, end, y);
       case ReduceOp::max:
         return run_extreme<true>(x, rows, begin, end, start, y, which);
       case ReduceOp::min:
@@ -137,6 +152,8 @@ struct Reduction {
     for (int64_t j = 0; j < width; ++j) {
       if (op == ReduceOp::sum || op == ReduceOp::mean) {
         y[j] += later_y[j];
+      } else if (op == ReduceOp::prod) {
+        y[j] *= later_y[j];
       } else if (op == ReduceOp::max ? scalar_wins<true>(later_y[j], y[j]) : scalar_wins<false>(later_y[j], y[j])) {
         y[j] = later_y[j];
         if (wants_which) which[j] = later_which[j];

@@ -52,6 +52,22 @@ struct Minimum {
   }
 };
 
+/// a^b, see pow.h. Integers: the product of b factors, wrapping around; for b < 0 a truncated 1 / a^-b (0 for a = 0).
+struct Pow {
+  template <class T>
+  REEL_SCALAR static T forward(T a, T b) {
+    if constexpr (T(0.5) == T(0)) {
+      using Wide = std::uint64_t;
+      if (b < 0) return a == T(1) || (a == static_cast<T>(-1) && b % 2 == 0) ? T(1) : (a == static_cast<T>(-1) ? a : T(0));
+      Wide power = 1, base = static_cast<Wide>(a);
+      for (Wide left = static_cast<Wide>(b); left != 0; left >>= 1, base *= base) power *= (left & 1) != 0 ? base : 1;
+      return static_cast<T>(power);
+    } else {
+      return pow(a, b);
+    }
+  }
+};
+
 /// a where b > 0 or b is NaN, else 0: the gradient a = dy of relu, whose output was b.
 struct ReluMask {
   template <class T>

@@ -48,6 +48,7 @@ namespace reel {
   X(div, Div)              \
   X(maximum, Maximum)      \
   X(minimum, Minimum)      \
+  X(pow, Pow)              \
   X(relu_mask, ReluMask)   \
   X(equal, Equal)          \
   X(not_equal, NotEqual)   \

@@ -7,5 +7,6 @@
 #include "reel/core/scalar/gamma.h"
 #include "reel/core/scalar/log.h"
 #include "reel/core/scalar/normal.h"
+#include "reel/core/scalar/pow.h"
 #include "reel/core/scalar/tanh.h"
 #include "reel/core/scalar/trig.h"

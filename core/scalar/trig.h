@@ -69,7 +69,7 @@ REEL_SCALAR ReducedAngle<float> reduce_angle(float angle) {
 }
 
 /// |x| <= 1e8: the number of quarter turns has 26 bits, and its products with parts of pi / 2 of 27 bits are exact.
-/// Larger x gives NaN, for nothing would be right of the result.
+/// Larger x gives NaN: see reduce_far_angle.
 REEL_SCALAR ReducedAngle<double> reduce_angle(double x) {
   const double shifted = x * 0.63661977236758134308 + Format<double>::kRound;
   const double n = shifted - Format<double>::kRound;
@@ -82,10 +82,43 @@ REEL_SCALAR ReducedAngle<double> reduce_angle(double x) {
   return {abs(x) <= 1e8 ? b + rest : quiet_nan<double>(), to_bits(shifted)};
 }
 
-/// The sine of `angle` + `more` quarter turns.
+/// All finite |x| > 2^8, with integers (Payne and Hanek, 1983): of 2 / pi those 192 bits count whose products with x are not
+/// multiples of 4 quarter turns. At least 128 bits of the fraction are left, of which x's nearness to a multiple of pi / 2
+/// takes at most 62. Not for vectors: a table, 128-bit products.
+REEL_SCALAR ReducedAngle<double> reduce_far_angle(double x) {
+  using Word = std::uint64_t;
+  using Wide = unsigned __int128;
+  // 64 zeros, then the bits of 2 / pi.
+  constexpr Word bits_of_two_over_pi[] = {
+      0x0000000000000000, 0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
+      0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484, 0xe99c7026b45f7e41,
+      0x3991d639835339f4, 0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7,
+      0x4f463f669e5fea2d, 0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab};
+  const Word bits = to_bits(abs(x));
+  const int skipped = static_cast<int>(bits >> 52) - 1077 + 64;  // x = m 2^exponent: bits of weight 2^(2 - exponent) and up
+  const Word m = (bits & 0xfffffffffffffu) | 0x10000000000000u;
+  const Word* from = bits_of_two_over_pi + skipped / 64;
+  const int shift = skipped % 64;
+  const auto word = [=](int i) { return from[i] << shift | (from[i + 1] >> 1) >> (63 - shift); };
+  const Wide low = static_cast<Wide>(m) * word(2);
+  const Wide middle = static_cast<Wide>(m) * word(1) + static_cast<Word>(low >> 64);
+  const Word high = m * word(0) + static_cast<Word>(middle >> 64);
+  // Two bits of quarters, then the fraction, from 1/2 on as that of the next quarter: a signed number.
+  const Wide fraction = static_cast<Wide>(high) << 66 | static_cast<Wide>(static_cast<Word>(middle)) << 2 |
+                        static_cast<Word>(low) >> 62;
+  const bool next = fraction >> 127 != 0;
+  const Wide size = next ? -fraction : fraction;
+  const double turn = static_cast<double>(static_cast<Word>(size >> 64)) * 0x1p-64 +
+                      static_cast<double>(static_cast<Word>(size)) * 0x1p-128;
+  const double r = turn * 1.5707963267948966;
+  const Word quarters = (high >> 62) + (next ? 1 : 0);
+  const bool flips = next != (x < 0.0);
+  return {abs(x) < infinity<double>() ? (flips ? -r : r) : quiet_nan<double>(), x < 0.0 ? -quarters : quarters};
+}
+
+/// The sine of `reduced` + `more` quarter turns.
 template <class T>
-REEL_SCALAR T sin_of_quarters(T angle, Bits<T> more) {
-  const ReducedAngle<T> reduced = reduce_angle(angle);
+REEL_SCALAR T sin_of_quarters(ReducedAngle<T> reduced, Bits<T> more) {
   const Bits<T> quarters = reduced.quarters + more;
   const T s = sin_polynomial(reduced.r);
   const T c = cos_polynomial(reduced.r);
@@ -96,13 +129,17 @@ REEL_SCALAR T sin_of_quarters(T angle, Bits<T> more) {
 template <class T>
 REEL_SCALAR T sin(T x) {
   constexpr T small = sizeof(T) == 4 ? T(1e-4) : T(1e-8);
-  const T y = sin_of_quarters(x, 0);
+  const T y = sin_of_quarters(reduce_angle(x), 0);
   return abs(x) < small ? x : y;  // keeps denormals and the sign of zero
 }
 
 template <class T>
 REEL_SCALAR T cos(T x) {
-  return sin_of_quarters(x, 1);
+  return sin_of_quarters(reduce_angle(x), 1);
 }
+
+/// sin and cos where reduce_angle gives NaN: beyond 1e8 in f64. See for_each_argument.
+REEL_SCALAR double far_sin(double x) { return sin_of_quarters(reduce_far_angle(x), 0); }
+REEL_SCALAR double far_cos(double x) { return sin_of_quarters(reduce_far_angle(x), 1); }
 
 }  // namespace reel::scalar

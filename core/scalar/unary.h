@@ -164,6 +164,9 @@ struct Sin {
   REEL_SCALAR static T derivative(T x) {
     return cos(x);
   }
+  static constexpr double near = 1e8;  // see far.h
+  REEL_SCALAR static double far_forward(double x) { return far_sin(x); }
+  REEL_SCALAR static double far_derivative(double x) { return far_cos(x); }
 };
 
 struct Cos {
@@ -176,6 +179,9 @@ struct Cos {
   REEL_SCALAR static T derivative(T x) {
     return -sin(x);
   }
+  static constexpr double near = 1e8;
+  REEL_SCALAR static double far_forward(double x) { return far_cos(x); }
+  REEL_SCALAR static double far_derivative(double x) { return -far_sin(x); }
 };
 
 struct Erf {

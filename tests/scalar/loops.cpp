@@ -1,5 +1,7 @@
 #include "reel/tests/scalar/loops.h"
 
+#include "reel/core/scalar/binary.h"
+#include "reel/core/scalar/far.h"
 #include "reel/core/scalar/philox.h"
 
 // Compiled once per instruction set, into a namespace of that set; nothing else may have linkage here.
@@ -8,12 +10,21 @@ namespace {
 
 template <class Op, class T>
 void forward(std::int64_t n, const T* x, T* y) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = Op::forward(x[i]);
+  scalar::for_near_and_far<Op>(n, x, [=]<class F>(F, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) y[i] = F::forward(x[i]);
+  });
 }
 
 template <class Op, class T>
 void backward(std::int64_t n, const T* saved, const T* dy, T* dx) {
-  for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i] * Op::derivative(saved[i]);
+  scalar::for_near_and_far<Op>(n, saved, [=]<class F>(F, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) dx[i] = dy[i] * F::derivative(saved[i]);
+  });
+}
+
+template <class T>
+void pow_of(std::int64_t n, const T* x, const T* exponent, T* y) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = scalar::Pow::forward(x[i], exponent[i]);
 }
 
 void normal_f32(std::int64_t n, const std::uint32_t* lanes, float* y) {
@@ -45,5 +56,6 @@ constexpr UnaryLoops kLoops[] = {REEL_UNARY_OPS(REEL_LOOPS)};
 extern const UnaryLoops* const loops = kLoops;
 extern const std::int64_t count = sizeof(kLoops) / sizeof(kLoops[0]);
 extern const RandomLoops random = {&normal_f32, &normal_f64};
+extern const PowLoops powers = {&pow_of<float>, &pow_of<double>};
 
 }  // namespace reel::scalar_test::REEL_CPU_ISA

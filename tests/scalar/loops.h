@@ -28,12 +28,19 @@ struct RandomLoops {
   void (*normal_f64)(std::int64_t n, std::uint64_t seed, std::uint64_t stream, double* y);
 };
 
+/// y = x^exponent
+struct PowLoops {
+  void (*f32)(std::int64_t n, const float* x, const float* exponent, float* y);
+  void (*f64)(std::int64_t n, const double* x, const double* exponent, double* y);
+};
+
 struct InstructionSet {
   const char* name;
   bool supported;
   const UnaryLoops* loops;
   std::int64_t count;
   RandomLoops random;
+  PowLoops powers;
 };
 
 /// All sets that were compiled, v2 first; v2 has no fma.
