@@ -2,9 +2,11 @@
 
 #include <cmath>
 #include <numbers>
+#include <string>
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
+#include "reel/ops/parametric_op.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/unary_op.h"
 
@@ -15,6 +17,18 @@ namespace {
 // 1 where low < x < high, 0 elsewhere.
 Tensor between(const Tensor& x, double low, double high) {
   return cast(x > low, x.dtype()) * cast(x < high, x.dtype());
+}
+
+Tensor clipped(const char* op, const Tensor& x, const detail::Parameters& p, SourceLocation where) {
+  if (!(p[2] <= p[3]))
+    throw Error(std::string(op) + ": the lower bound must not be above the upper one, got " + std::to_string(p[2]) +
+                    " and " + std::to_string(p[3]),
+                where);
+  return detail::parametric(ParametricOp::clipped_linear, op, x, p, where,
+                            [](const Tensor& dy, const Tensor& x, const detail::Parameters& p) {
+                              return detail::relu_mask(
+                                  p[0] * dy, untaped([&] { return between(p[0] * x + p[1], p[2], p[3]); }));
+                            });
 }
 
 }  // namespace
@@ -84,6 +98,12 @@ Tensor dish(const Tensor& x, SourceLocation where) {
   });
 }
 
+Tensor clipped_linear(const Tensor& x, double slope, double offset, double low, double high, SourceLocation where) {
+  return clipped("clipped_linear", x, {slope, offset, low, high}, where);
+}
+
+Tensor relu_k(const Tensor& x, double k, SourceLocation where) { return clipped("relu_k", x, {1, 0, 0, k}, where); }
+
 Ragged gelu(const Ragged& x, SourceLocation where) { return x.with(gelu(x.values(), where)); }
 Ragged gelu_tanh(const Ragged& x, SourceLocation where) { return x.with(gelu_tanh(x.values(), where)); }
 Ragged silu(const Ragged& x, SourceLocation where) { return x.with(silu(x.values(), where)); }
@@ -94,5 +114,10 @@ Ragged hard_sigmoid(const Ragged& x, SourceLocation where) { return x.with(hard_
 Ragged hard_tanh(const Ragged& x, SourceLocation where) { return x.with(hard_tanh(x.values(), where)); }
 Ragged hard_swish(const Ragged& x, SourceLocation where) { return x.with(hard_swish(x.values(), where)); }
 Ragged dish(const Ragged& x, SourceLocation where) { return x.with(dish(x.values(), where)); }
+
+Ragged clipped_linear(const Ragged& x, double slope, double offset, double low, double high, SourceLocation where) {
+  return x.with(clipped_linear(x.values(), slope, offset, low, high, where));
+}
+Ragged relu_k(const Ragged& x, double k, SourceLocation where) { return x.with(relu_k(x.values(), k, where)); }
 
 }  // namespace reel

@@ -27,6 +27,12 @@ REEL_API Tensor hard_swish(const Tensor& x, SourceLocation where = SourceLocatio
 /// 0.5 x (x / sqrt(1 + x^2) + 1), Thinc's cheap relative of gelu.
 REEL_API Tensor dish(const Tensor& x, SourceLocation where = SourceLocation::current());
 
+/// slope x + offset within [low, high], as in Thinc; the gradient at the kinks is 0. Throws Error unless low <= high.
+REEL_API Tensor clipped_linear(const Tensor& x, double slope = 1, double offset = 0, double low = 0, double high = 1,
+                               SourceLocation where = SourceLocation::current());
+/// x within [0, k]: clipped_linear with slope 1 and offset 0; relu6 is k = 6.
+REEL_API Tensor relu_k(const Tensor& x, double k = 6, SourceLocation where = SourceLocation::current());
+
 REEL_API Ragged gelu(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Ragged gelu_tanh(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Ragged silu(const Ragged& x, SourceLocation where = SourceLocation::current());
@@ -37,5 +43,8 @@ REEL_API Ragged hard_sigmoid(const Ragged& x, SourceLocation where = SourceLocat
 REEL_API Ragged hard_tanh(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Ragged hard_swish(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Ragged dish(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged clipped_linear(const Ragged& x, double slope = 1, double offset = 0, double low = 0, double high = 1,
+                               SourceLocation where = SourceLocation::current());
+REEL_API Ragged relu_k(const Ragged& x, double k = 6, SourceLocation where = SourceLocation::current());
 
 }  // namespace reel

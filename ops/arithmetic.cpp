@@ -5,6 +5,9 @@
 
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
+#include "reel/ops/create.h"
+#include "reel/ops/elementwise.h"
+#include "reel/ops/logical.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
@@ -80,6 +83,26 @@ struct Minimum {
   }
   static Tensor right(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
     return dy * share(Arg(b) < Arg(a), a, b, dy.dtype());
+  }
+};
+
+// Where the formula has no finite value although the gradient is 0, it is taken of a = 1.
+struct Pow {
+  static constexpr BinaryOp op = BinaryOp::pow;
+  static constexpr const char* name = "pow";
+  static constexpr bool saves_sides = true, saves_result = true;
+  static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
+    if (!b.tensor.defined()) {
+      const double exponent = b.scalar.real;
+      return exponent == 0 ? 0 * dy : exponent * dy * pow(Arg(a), exponent - 1);
+    }
+    const Tensor some = untaped([&] { return b.tensor != 0; });
+    return dy * b.tensor * pow(reel::where(some, a.tensor, 1), b.tensor - 1);
+  }
+  static Tensor right(const Tensor& dy, const Side& a, const Side& b, const Tensor& y) {
+    const Tensor base = a.tensor.defined() ? a.tensor : full({}, a.scalar, {.dtype = dy.dtype(), .device = dy.device()});
+    const Tensor flat = untaped([&] { return logical_and(base == 0, b.tensor >= 0); });
+    return dy * y * log(reel::where(flat, 1, base));
   }
 };
 
@@ -201,6 +224,27 @@ Tensor mul(const Arg& a, const Arg& b) { return apply<Mul>(a, b); }
 Tensor div(const Arg& a, const Arg& b) { return apply<Div>(a, b); }
 Tensor maximum(const Arg& a, const Arg& b) { return apply<Maximum>(a, b); }
 Tensor minimum(const Arg& a, const Arg& b) { return apply<Minimum>(a, b); }
+
+Tensor pow(const Arg& a, const Arg& b) {
+  const SourceLocation where = a.is_tensor() ? a.where() : b.where();
+  check_operands("pow", a, b, where);
+  if (b.is_tensor()) return apply<Pow>(a, b);
+  const DType dtype = promoted(a, b);
+  const double exponent = b.scalar().real;
+  if (!is_floating(dtype)) {
+    if (exponent < 0)
+      throw Error("pow: integers need an exponent of at least 0, got " + std::to_string(b.scalar().integer), where);
+    return apply<Pow>(a, b);
+  }
+  const Tensor x = cast(a.tensor(), dtype, where);
+  if (exponent == 2) return square(x, where);
+  if (exponent == 3) return mul(Arg(square(x, where), where), Arg(x, where));
+  if (exponent == 0.5) return sqrt(x, where);
+  if (exponent == -0.5) return rsqrt(x, where);
+  if (exponent == 1) return clone(x, where);
+  if (exponent == -1) return div(Arg(1, where), Arg(x, where));
+  return apply<Pow>(Arg(x, where), b);
+}
 
 Tensor equal(const Arg& a, const Arg& b) { return compare(BinaryOp::equal, "equal", a, b); }
 Tensor not_equal(const Arg& a, const Arg& b) { return compare(BinaryOp::not_equal, "not_equal", a, b); }

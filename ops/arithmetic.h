@@ -6,7 +6,7 @@
 /// numpy. A number never becomes a tensor: it takes the tensor's dtype (a fraction with an integer tensor gives f32). Two
 /// tensors of different dtypes are promoted as PyTorch does it: the wider of one kind, floating over integer over bool;
 /// a tensor without axes counts only by its kind. Throw ShapeError if the shapes do not broadcast, DeviceError if the
-/// devices differ, DTypeError for + - * / maximum minimum of two bool8.
+/// devices differ, DTypeError for + - * / maximum minimum pow of two bool8.
 namespace reel {
 
 REEL_API Tensor add(const Arg& a, const Arg& b);
@@ -17,6 +17,11 @@ REEL_API Tensor div(const Arg& a, const Arg& b);
 /// NaN if either is. Where both are equal each gets half of the gradient.
 REEL_API Tensor maximum(const Arg& a, const Arg& b);
 REEL_API Tensor minimum(const Arg& a, const Arg& b);
+
+/// a^b with the special values of C's pow; accurate to 2 (f32) and 4 ULP (f64). Beside a number 2, 3, 0.5, -0.5, 1 or -1 it is
+/// made of products, roots and quotients. Integers: wrap around; b < 0 gives a truncated 1 / a^-b, and throws Error if it is
+/// a number. Gradients of any order: that of a is 0 where b is 0, that of b is 0 where a is 0 and b is not negative.
+REEL_API Tensor pow(const Arg& a, const Arg& b);
 
 /// bool8; no gradient.
 REEL_API Tensor equal(const Arg& a, const Arg& b);

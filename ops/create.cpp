@@ -1,5 +1,6 @@
 #include "reel/ops/create.h"
 
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -18,6 +19,13 @@ Tensor random(const char* op, RandomOp kind, const Shape& shape, Generator* gene
       generator != nullptr ? generator->take(y.size(), y.dtype()) : detail::take_random(y.size(), y.dtype());
   backend(y.device()).random(kind, y.array(), state);
   return y;
+}
+
+// 1 where the uniform number is below p.
+Tensor below(const Tensor& uniform, const Operand& p, DType dtype) {
+  const Tensor hit = empty(uniform.shape(), {.dtype = bool8, .device = uniform.device()});
+  backend(uniform.device()).binary(BinaryOp::less, {.array = &uniform.array()}, p, hit.array());
+  return dtype == bool8 ? hit : detail::copied(hit, dtype);
 }
 
 }  // namespace
@@ -68,6 +76,20 @@ Tensor arange(std::int64_t count, TensorOptions options, SourceLocation where) {
   return y;
 }
 
+Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options, SourceLocation where) {
+  if (options.dtype == bool8) throw DTypeError("arange: the dtype must be a number's, got bool8", where);
+  if (!is_floating(options.dtype) && !(start.integral && step.integral))
+    throw DTypeError(std::string("arange: start and step must be integers for ") + name_of(options.dtype), where);
+  const double count = std::ceil((end.real - start.real) / step.real);
+  if (!(count >= 0 && count < 0x1p62))
+    throw Error("arange: step must lead from start towards end, got start " + std::to_string(start.real) + ", end " +
+                    std::to_string(end.real) + " and step " + std::to_string(step.real),
+                where);
+  Tensor y = empty({static_cast<std::int64_t>(count)}, options, where);
+  backend(y.device()).arange(y.array(), start, step);
+  return y;
+}
+
 Tensor rand(const Shape& shape, TensorOptions options, SourceLocation where) {
   return random("rand", RandomOp::uniform, shape, nullptr, options, where);
 }
@@ -98,6 +120,18 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOp
     values[i] = low + static_cast<std::int64_t>((static_cast<std::uint64_t>(values[i]) * range) >> 32);
   host = detail::transferred(host, options.device);
   return options.dtype == i64 ? host : detail::copied(host, options.dtype);
+}
+
+Tensor bernoulli(double p, const Shape& shape, TensorOptions options, SourceLocation where) {
+  if (!(p >= 0 && p <= 1)) throw Error("bernoulli: p must be in [0, 1], got " + std::to_string(p), where);
+  const DType dtype = options.dtype == f64 ? f64 : f32;
+  return below(rand(shape, {.dtype = dtype, .device = options.device}, where), {.scalar = p}, options.dtype);
+}
+
+Tensor bernoulli(const Tensor& p, SourceLocation where) {
+  check::floating("bernoulli", "p", p, where);
+  const Tensor uniform = rand(p.shape(), {.dtype = p.dtype(), .device = p.device()}, where);
+  return below(uniform, {.array = &p.array()}, p.dtype());
 }
 
 Tensor permutation(std::int64_t count, Generator& generator, SourceLocation where) {

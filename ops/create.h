@@ -23,6 +23,11 @@ REEL_API Tensor full_like(const Tensor& x, Scalar value, SourceLocation where = 
 REEL_API Tensor arange(std::int64_t count, TensorOptions options = {.dtype = i64},
                        SourceLocation where = SourceLocation::current());
 
+/// start, start + step, ... up to but not with end; ceil((end - start) / step) numbers, each computed on its own. Throws Error
+/// for a step of 0, NaN or away from end, DTypeError for bool8 and for a fraction in an integer's dtype.
+REEL_API Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options = {.dtype = i64},
+                       SourceLocation where = SourceLocation::current());
+
 /// `count` numbers from start to end, both included, evenly apart; computed in f64, rounded once. One number is start. f32 or
 /// f64. Throws DTypeError.
 REEL_API Tensor linspace(double start, double end, std::int64_t count, TensorOptions options = {},
@@ -43,6 +48,13 @@ REEL_API Tensor randn(const Shape& shape, Generator& generator, TensorOptions op
 /// Integers in [low, high), i64 unless said otherwise; high - low <= 2^32. Throws Error unless low < high.
 REEL_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options = {.dtype = i64},
                         SourceLocation where = SourceLocation::current());
+/// 1 with probability p and 0 otherwise: where the uniform number of an element is below p. Any dtype.
+/// Throws Error unless p is in [0, 1].
+REEL_API Tensor bernoulli(double p, const Shape& shape, TensorOptions options = {},
+                          SourceLocation where = SourceLocation::current());
+/// With a probability for each element: p's shape, dtype (f32 or f64) and device. A p outside of [0, 1], or NaN, counts as the
+/// nearer bound, or 0: the numbers are not looked at.
+REEL_API Tensor bernoulli(const Tensor& p, SourceLocation where = SourceLocation::current());
 /// The numbers 0 .. count - 1 in random order, i64 on the CPU.
 REEL_API Tensor permutation(std::int64_t count, Generator& generator, SourceLocation where = SourceLocation::current());
 

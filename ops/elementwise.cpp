@@ -8,6 +8,7 @@
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/offsets.h"
+#include "reel/ops/parametric_op.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
 
@@ -16,6 +17,7 @@ namespace reel {
 namespace {
 
 using detail::Gradients;
+using detail::Parameters;
 using detail::record_op;
 using detail::relu_mask;
 using detail::taping;
@@ -87,17 +89,14 @@ Tensor summed_to(const Tensor& dx, const Shape& shape) { return dx.shape() == sh
 }  // namespace
 
 Tensor clamp(const Tensor& x, double low, double high, SourceLocation where) {
-  check::floating("clamp", "x", x, where);
   if (!(low <= high))
     throw Error("clamp: low must not be above high, got " + std::to_string(low) + " and " + std::to_string(high),
                 where);
-  Tensor y = untaped([&] { return minimum(maximum(x, low), high); });
-  if (taping())
-    record_op("clamp", where, {&x}, y, {&x}, [x, low, high](Gradients& g) {
-      const Tensor inside = untaped([&] { return cast(x >= low, x.dtype()) * cast(x <= high, x.dtype()); });
-      g.add(0, relu_mask(g.dy(), inside));
-    });
-  return y;
+  return detail::parametric(ParametricOp::clamp, "clamp", x, {low, high}, where,
+                            [](const Tensor& dy, const Tensor& x, const Parameters& p) {
+                              return relu_mask(
+                                  dy, untaped([&] { return cast(x >= p[0], x.dtype()) * cast(x <= p[1], x.dtype()); }));
+                            });
 }
 
 Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
@@ -105,15 +104,20 @@ Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
 }
 
 Tensor leaky_relu(const Tensor& x, double slope, SourceLocation where) {
-  check::floating("leaky_relu", "x", x, where);
-  const Tensor above = positive(x);
-  return relu_mask(x, above) + slope * relu_mask(x, complement(above));
+  return detail::parametric(ParametricOp::leaky_relu, "leaky_relu", x, {slope}, where,
+                            [](const Tensor& dy, const Tensor& x, const Parameters& p) {
+                              const Tensor above = positive(x);
+                              return relu_mask(dy, above) + p[0] * relu_mask(dy, complement(above));
+                            });
 }
 
 Tensor elu(const Tensor& x, double alpha, SourceLocation where) {
-  check::floating("elu", "x", x, where);
-  const Tensor above = positive(x);
-  return relu_mask(x, above) + alpha * expm1(relu_mask(x, complement(above)));
+  return detail::parametric(ParametricOp::elu, "elu", x, {alpha}, where,
+                            [](const Tensor& dy, const Tensor& x, const Parameters& p) {
+                              const Tensor above = positive(x), below = complement(above);
+                              // Where x is above, exp is taken of 0: nothing of it overflows into a gradient.
+                              return relu_mask(dy, above) + p[0] * relu_mask(dy, below) * exp(relu_mask(x, below));
+                            });
 }
 
 Tensor logaddexp(const Tensor& a, const Tensor& b, SourceLocation where) {

@@ -1,5 +1,56 @@
 #pragma once
 
 #include "reel/core/ragged.h"
+#include "reel/ops/arg.h"
 
-namespace reel {}  // namespace reel
+/// Logic on elements, without gradients. Any dtype: an element counts as true if it is not 0 (NaN is not); the result is bool8.
+/// Two tensors broadcast; two Ragged have the same lengths, and their rows broadcast. Throw ShapeError, DeviceError.
+namespace reel {
+
+REEL_API Tensor logical_and(const Tensor& a, const Tensor& b, SourceLocation where = SourceLocation::current());
+REEL_API Tensor logical_or(const Tensor& a, const Tensor& b, SourceLocation where = SourceLocation::current());
+REEL_API Tensor logical_xor(const Tensor& a, const Tensor& b, SourceLocation where = SourceLocation::current());
+REEL_API Tensor logical_not(const Tensor& x, SourceLocation where = SourceLocation::current());
+
+REEL_API Tensor isnan(const Tensor& x, SourceLocation where = SourceLocation::current());
+/// Either infinity.
+REEL_API Tensor isinf(const Tensor& x, SourceLocation where = SourceLocation::current());
+/// Neither infinite nor NaN.
+REEL_API Tensor isfinite(const Tensor& x, SourceLocation where = SourceLocation::current());
+
+REEL_API Ragged logical_and(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged logical_or(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged logical_xor(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged logical_not(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged isnan(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged isinf(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged isfinite(const Ragged& x, SourceLocation where = SourceLocation::current());
+
+/// Comparisons with a Ragged: bool8, operands as in ragged.h.
+REEL_API Ragged equal(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged not_equal(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged less(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged less_equal(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged greater(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged greater_equal(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged equal(const Ragged& a, const Arg& b);
+REEL_API Ragged not_equal(const Ragged& a, const Arg& b);
+REEL_API Ragged less(const Ragged& a, const Arg& b);
+REEL_API Ragged less_equal(const Ragged& a, const Arg& b);
+REEL_API Ragged greater(const Ragged& a, const Arg& b);
+REEL_API Ragged greater_equal(const Ragged& a, const Arg& b);
+
+inline Ragged operator==(const Ragged& a, const Ragged& b) { return equal(a, b, SourceLocation{}); }
+inline Ragged operator!=(const Ragged& a, const Ragged& b) { return not_equal(a, b, SourceLocation{}); }
+inline Ragged operator<(const Ragged& a, const Ragged& b) { return less(a, b, SourceLocation{}); }
+inline Ragged operator<=(const Ragged& a, const Ragged& b) { return less_equal(a, b, SourceLocation{}); }
+inline Ragged operator>(const Ragged& a, const Ragged& b) { return greater(a, b, SourceLocation{}); }
+inline Ragged operator>=(const Ragged& a, const Ragged& b) { return greater_equal(a, b, SourceLocation{}); }
+inline Ragged operator==(const Ragged& a, const Arg& b) { return equal(a, b); }
+inline Ragged operator!=(const Ragged& a, const Arg& b) { return not_equal(a, b); }
+inline Ragged operator<(const Ragged& a, const Arg& b) { return less(a, b); }
+inline Ragged operator<=(const Ragged& a, const Arg& b) { return less_equal(a, b); }
+inline Ragged operator>(const Ragged& a, const Arg& b) { return greater(a, b); }
+inline Ragged operator>=(const Ragged& a, const Arg& b) { return greater_equal(a, b); }
+
+}  // namespace reel

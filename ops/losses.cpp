@@ -4,7 +4,6 @@
 
 #include "reel/ops/activations.h"
 #include "reel/ops/arithmetic.h"
-#include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/elementwise.h"
 #include "reel/ops/offsets.h"
@@ -109,9 +108,19 @@ Tensor poisson_nll(const Ragged& x, const Ragged& target, Reduction reduction, S
 }
 Ragged cosine_similarity(const Ragged& a, const Ragged& b, int axis, double eps, SourceLocation where) {
   check::same_lengths("cosine_similarity", a, b, where);
-  if (check::axis("cosine_similarity", axis, a.values().rank(), where) == 0)
-    throw ShapeError("cosine_similarity: the axis of a Ragged must lie behind the rows' axis 0", where);
+  check::row_axes("cosine_similarity", a, axis, where);
   return a.with(cosine_similarity(a.values(), b.values(), axis, eps, where));
+}
+
+Tensor cosine_loss(const Tensor& a, const Tensor& b, Reduction reduction, int axis, SourceLocation where) {
+  check_pair("cosine_loss", "a", a, "b", b, where);
+  check::axis("cosine_loss", axis, a.rank(), where);
+  return reduced(1 - cosine_similarity(a, b, axis), reduction, where);
+}
+Tensor cosine_loss(const Ragged& a, const Ragged& b, Reduction reduction, int axis, SourceLocation where) {
+  check::same_lengths("cosine_loss", a, b, where);
+  check::row_axes("cosine_loss", a, axis, where);
+  return cosine_loss(a.values(), b.values(), reduction, axis, where);
 }
 
 }  // namespace reel

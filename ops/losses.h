@@ -54,11 +54,18 @@ REEL_API Tensor poisson_nll(const Ragged& x, const Ragged& target, Reduction red
                             SourceLocation where = SourceLocation::current());
 
 /// The cosine of the angle between a and b along an axis, which goes: a . b / (max(|a|, eps) max(|b|, eps)); 0 for a row of
-/// zeros. Not a loss: 1 - cosine_similarity is. Throws as the losses do, and ShapeError for the axis.
+/// zeros. Not a loss: cosine_loss is. Throws as the losses do, and ShapeError for the axis.
 REEL_API Tensor cosine_similarity(const Tensor& a, const Tensor& b, int axis = 1, double eps = 1e-8,
                                   SourceLocation where = SourceLocation::current());
 /// Per row, along an axis of the values behind the first.
 REEL_API Ragged cosine_similarity(const Ragged& a, const Ragged& b, int axis = 1, double eps = 1e-8,
                                   SourceLocation where = SourceLocation::current());
+
+/// 1 - cosine_similarity per row along an axis, reduced.
+REEL_API Tensor cosine_loss(const Tensor& a, const Tensor& b, Reduction reduction = Reduction::mean, int axis = 1,
+                            SourceLocation where = SourceLocation::current());
+/// Per row, along an axis of the values behind the first.
+REEL_API Tensor cosine_loss(const Ragged& a, const Ragged& b, Reduction reduction = Reduction::mean, int axis = 1,
+                            SourceLocation where = SourceLocation::current());
 
 }  // namespace reel

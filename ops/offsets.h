@@ -1,11 +1,13 @@
 #pragma once
 
-// Private to ops/: what ops on two Ragged check.
+// Private to ops/: what ops on Ragged check, and how kernels see their values.
 
 #include <string>
 
 #include "reel/core/error.h"
 #include "reel/core/ragged.h"
+#include "reel/ops/axes.h"
+#include "reel/ops/check.h"
 
 namespace reel::check {
 
@@ -18,4 +20,24 @@ inline void same_lengths(const char* op, const Ragged& a, const Ragged& b, Sourc
                      where);
 }
 
+/// ShapeError if axis 0, that of the rows, is among the axes.
+inline void row_axes(const char* op, const Ragged& x, const Axes& axes, SourceLocation where) {
+  defined(op, "x", x.values(), where);
+  if ((axes.mask(op, x.values().rank(), where) & 1) != 0)
+    throw ShapeError(
+        std::string(op) + ": axes of a Ragged must lie behind the rows' axis 0; without axes it acts per sequence",
+        where);
+}
+
 }  // namespace reel::check
+
+namespace reel::detail {
+
+/// x, or a contiguous copy, seen as [rows, width]; unrecorded.
+inline Tensor as_rows(const Tensor& x) {
+  std::int64_t width = 1;
+  for (int i = 1; i < x.rank(); ++i) width *= x.shape()[i];
+  return reshaped(packed(x), {x.shape()[0], width});
+}
+
+}  // namespace reel::detail

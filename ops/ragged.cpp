@@ -6,6 +6,7 @@
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/offsets.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
 #include "reel/ops/unary.h"
@@ -15,20 +16,13 @@ namespace reel {
 
 namespace {
 
+using detail::as_rows;
 using detail::Gradients;
 using detail::packed;
 using detail::record_op;
 using detail::taping;
 
 TensorOptions like(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
-
-// Seen as [rows, width].
-Tensor as_rows(const Tensor& x) {
-  const std::int64_t rows = x.shape()[0];
-  std::int64_t width = 1;
-  for (int i = 1; i < x.rank(); ++i) width *= x.shape()[i];
-  return detail::reshaped(packed(x), {rows, width});
-}
 
 Shape with_rows(Shape shape, std::int64_t rows) {
   shape[0] = rows;
@@ -37,7 +31,8 @@ Shape with_rows(Shape shape, std::int64_t rows) {
 
 // --- between rows and sequences: a sum's gradient is a repetition and the other way round ------------------------------
 
-Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, SourceLocation where);
+Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, SourceLocation where,
+                    Tensor* winners = nullptr);
 
 // x [n, ...] to [total, ...], each row divided by its sequence's length if `mean`.
 Tensor repeated_rows(const Tensor& x, const Offsets& offsets, bool mean, SourceLocation where) {
@@ -77,15 +72,17 @@ constexpr const char* name_of(ReduceOp op) {
   return op == ReduceOp::sum ? "sum" : op == ReduceOp::mean ? "mean" : op == ReduceOp::max ? "max" : "min";
 }
 
-Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, SourceLocation where) {
+Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, SourceLocation where, Tensor* winners) {
   check::floating(name_of(op), "x", x, where);
   Tensor y = empty(with_rows(x.shape(), offsets.count()), like(x));
   const bool adds = op == ReduceOp::sum || op == ReduceOp::mean;
   const Tensor out = as_rows(y);
-  const Tensor which = adds || !taping() ? Tensor() : empty(out.shape(), {.dtype = i64, .device = x.device()});
+  const bool places = !adds && (taping() || winners != nullptr);
+  const Tensor which = places ? empty(out.shape(), {.dtype = i64, .device = x.device()}) : Tensor();
   backend(x.device())
       .segment_reduce(op, as_rows(x).array(), offsets.segments(x.device()), out.array(),
                       which.defined() ? &which.array() : nullptr);
+  if (winners != nullptr) *winners = detail::reshaped(which, y.shape());
   if (taping() && adds)
     record_op(name_of(op), where, {&x}, y, {}, [offsets, mean = op == ReduceOp::mean](Gradients& g) {
       g.add(0, repeated_rows(g.dy(), offsets, mean, SourceLocation{}));
@@ -145,13 +142,6 @@ Ragged right(const char* op, Binary f, const Arg& a, const Ragged& b) {
   if (!a.is_tensor()) return b.with(f(a, Arg(b.values(), where)));
   const Tensor other = beside(op, b, a.tensor(), where);
   return checked(op, b, f(Arg(other, where), Arg(b.values(), where)), where);
-}
-
-void check_row_axes(const char* op, const Ragged& x, const Axes& axes, SourceLocation where) {
-  if ((axes.mask(op, x.values().rank(), where) & 1) != 0)
-    throw ShapeError(
-        std::string(op) + ": axes of a Ragged must lie behind the rows' axis 0; without axes it acts per sequence",
-        where);
 }
 
 // --- softmax ----------------------------------------------------------------------------------------------------------
@@ -224,18 +214,21 @@ Ragged mul(const Ragged& a, const Ragged& b, SourceLocation where) { return both
 Ragged div(const Ragged& a, const Ragged& b, SourceLocation where) { return both("div", div, a, b, where); }
 Ragged maximum(const Ragged& a, const Ragged& b, SourceLocation where) { return both("maximum", maximum, a, b, where); }
 Ragged minimum(const Ragged& a, const Ragged& b, SourceLocation where) { return both("minimum", minimum, a, b, where); }
+Ragged pow(const Ragged& a, const Ragged& b, SourceLocation where) { return both("pow", pow, a, b, where); }
 Ragged add(const Ragged& a, const Arg& b) { return left("add", add, a, b); }
 Ragged sub(const Ragged& a, const Arg& b) { return left("sub", sub, a, b); }
 Ragged mul(const Ragged& a, const Arg& b) { return left("mul", mul, a, b); }
 Ragged div(const Ragged& a, const Arg& b) { return left("div", div, a, b); }
 Ragged maximum(const Ragged& a, const Arg& b) { return left("maximum", maximum, a, b); }
 Ragged minimum(const Ragged& a, const Arg& b) { return left("minimum", minimum, a, b); }
+Ragged pow(const Ragged& a, const Arg& b) { return left("pow", pow, a, b); }
 Ragged add(const Arg& a, const Ragged& b) { return right("add", add, a, b); }
 Ragged sub(const Arg& a, const Ragged& b) { return right("sub", sub, a, b); }
 Ragged mul(const Arg& a, const Ragged& b) { return right("mul", mul, a, b); }
 Ragged div(const Arg& a, const Ragged& b) { return right("div", div, a, b); }
 Ragged maximum(const Arg& a, const Ragged& b) { return right("maximum", maximum, a, b); }
 Ragged minimum(const Arg& a, const Ragged& b) { return right("minimum", minimum, a, b); }
+Ragged pow(const Arg& a, const Ragged& b) { return right("pow", pow, a, b); }
 
 Tensor sum(const Ragged& x, SourceLocation where) {
   return reduced_rows(ReduceOp::sum, x.values(), x.offsets(), where);
@@ -251,19 +244,19 @@ Tensor min(const Ragged& x, SourceLocation where) {
 }
 
 Ragged sum(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
-  check_row_axes("sum", x, axes, where);
+  check::row_axes("sum", x, axes, where);
   return x.with(sum(x.values(), axes, keep, where));
 }
 Ragged mean(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
-  check_row_axes("mean", x, axes, where);
+  check::row_axes("mean", x, axes, where);
   return x.with(mean(x.values(), axes, keep, where));
 }
 Ragged max(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
-  check_row_axes("max", x, axes, where);
+  check::row_axes("max", x, axes, where);
   return x.with(max(x.values(), axes, keep, where));
 }
 Ragged min(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
-  check_row_axes("min", x, axes, where);
+  check::row_axes("min", x, axes, where);
   return x.with(min(x.values(), axes, keep, where));
 }
 
@@ -330,5 +323,19 @@ Ragged from_padded(const Tensor& x, std::span<const std::int64_t> lengths, Sourc
 Ragged from_padded(const Tensor& x, std::initializer_list<std::int64_t> lengths, SourceLocation where) {
   return from_padded(x, std::span(lengths.begin(), lengths.size()), where);
 }
+
+namespace detail {
+
+Ragged broadcast(const char* op, BinaryFunction f, const Ragged& a, const Ragged& b, SourceLocation where) {
+  return both(op, f, a, b, where);
+}
+Ragged broadcast(const char* op, BinaryFunction f, const Ragged& a, const Arg& b) { return left(op, f, a, b); }
+Ragged broadcast(const char* op, BinaryFunction f, const Arg& a, const Ragged& b) { return right(op, f, a, b); }
+
+Tensor extremes(ReduceOp op, const Ragged& x, Tensor& which, SourceLocation where) {
+  return reduced_rows(op, x.values(), x.offsets(), where, &which);
+}
+
+}  // namespace detail
 
 }  // namespace reel

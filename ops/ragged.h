@@ -18,18 +18,21 @@ REEL_API Ragged mul(const Ragged& a, const Ragged& b, SourceLocation where = Sou
 REEL_API Ragged div(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
 REEL_API Ragged maximum(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
 REEL_API Ragged minimum(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged pow(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
 REEL_API Ragged add(const Ragged& a, const Arg& b);
 REEL_API Ragged sub(const Ragged& a, const Arg& b);
 REEL_API Ragged mul(const Ragged& a, const Arg& b);
 REEL_API Ragged div(const Ragged& a, const Arg& b);
 REEL_API Ragged maximum(const Ragged& a, const Arg& b);
 REEL_API Ragged minimum(const Ragged& a, const Arg& b);
+REEL_API Ragged pow(const Ragged& a, const Arg& b);
 REEL_API Ragged add(const Arg& a, const Ragged& b);
 REEL_API Ragged sub(const Arg& a, const Ragged& b);
 REEL_API Ragged mul(const Arg& a, const Ragged& b);
 REEL_API Ragged div(const Arg& a, const Ragged& b);
 REEL_API Ragged maximum(const Arg& a, const Ragged& b);
 REEL_API Ragged minimum(const Arg& a, const Ragged& b);
+REEL_API Ragged pow(const Arg& a, const Ragged& b);
 
 inline Ragged operator+(const Ragged& a, const Ragged& b) { return add(a, b, SourceLocation{}); }
 inline Ragged operator-(const Ragged& a, const Ragged& b) { return sub(a, b, SourceLocation{}); }
@@ -73,5 +76,15 @@ REEL_API Ragged from_padded(const Tensor& x, std::span<const std::int64_t> lengt
                             SourceLocation where = SourceLocation::current());
 REEL_API Ragged from_padded(const Tensor& x, std::initializer_list<std::int64_t> lengths,
                             SourceLocation where = SourceLocation::current());
+
+namespace detail {
+/// A function of two operands on two Ragged, or on one and what broadcasts beside it.
+using BinaryFunction = Tensor (*)(const Arg&, const Arg&);
+REEL_API Ragged broadcast(const char* op, BinaryFunction f, const Ragged& a, const Ragged& b, SourceLocation where);
+REEL_API Ragged broadcast(const char* op, BinaryFunction f, const Ragged& a, const Arg& b);
+REEL_API Ragged broadcast(const char* op, BinaryFunction f, const Arg& a, const Ragged& b);
+/// max or min per sequence, recorded, and where the first winner is: a row of its sequence, -1 if that is empty.
+REEL_API Tensor extremes(ReduceOp op, const Ragged& x, Tensor& which, SourceLocation where);
+}  // namespace detail
 
 }  // namespace reel

@@ -3,9 +3,12 @@
 #include <string>
 
 #include "reel/ops/arithmetic.h"
-#include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/logical.h"
+#include "reel/ops/offsets.h"
+#include "reel/ops/ragged.h"
+#include "reel/ops/scan.h"
 #include "reel/ops/views.h"
 
 namespace reel {
@@ -76,15 +79,39 @@ Tensor to_winner(const Tensor& dy, const Tensor& which, int axis, const Shape& s
   return detail::relu_mask(dy, winners);
 }
 
+// The product of all elements but the one itself, over the axes in `mask`: of those before and of those behind it.
+Tensor product_of_others(const Tensor& x, std::uint32_t mask) {
+  if (mask == 0) return untaped([&] { return ones_like(x); });
+  const int axis = __builtin_ctz(mask);
+  if ((mask & (mask - 1)) == 0)
+    return cumprod(x, axis, {.exclusive = true}) * cumprod(x, axis, {.reverse = true, .exclusive = true});
+  // The reduced axes become one, the last.
+  Shape order, inverse = x.shape(), joined;
+  for (const bool gone : {false, true})
+    for (int i = 0; i < x.rank(); ++i) {
+      if ((mask >> i & 1) != gone) continue;
+      inverse[i] = order.rank();
+      order.push_back(i);
+      if (!gone) joined.push_back(x.shape()[i]);
+    }
+  std::int64_t count = 1;
+  for (int i = joined.rank(); i < x.rank(); ++i) count *= x.shape()[static_cast<int>(order[i])];
+  joined.push_back(count);
+  const Tensor moved = permute(x, order);
+  const Tensor others = product_of_others(reshape(moved, joined), 1u << (joined.rank() - 1));
+  return permute(reshape(others, moved.shape()), inverse);
+}
+
 Tensor extremum(const char* name, ReduceOp op, const Tensor& x, const Axes& axes, Keep keep, bool first_wins,
-                SourceLocation where) {
+                SourceLocation where, Tensor* winners = nullptr) {
   check::defined(name, "x", x, where);
   const std::uint32_t mask = axes.mask(name, x.rank(), where);
   if (x.dtype() == bool8) throw DTypeError(std::string(name) + ": x must be numbers, got bool8", where);
   const bool one = first_wins && !axes.all() && axes.count() == 1;
   const bool taped = taping() && is_floating(x.dtype());
   Tensor which;
-  Tensor y = reduced(op, x, mask, keep, taped && one ? &which : nullptr);
+  Tensor y = reduced(op, x, mask, keep, (taped && one) || winners != nullptr ? &which : nullptr);
+  if (winners != nullptr) *winners = detail::reshaped(which, y.shape());
   if (taped && one) {
     record_op(name, where, {&x}, y, {}, [which, mask](Gradients& g) {
       const Shape shape = g.shape(0);
@@ -99,17 +126,49 @@ Tensor extremum(const char* name, ReduceOp op, const Tensor& x, const Axes& axes
   return y;
 }
 
-Tensor position(const char* name, ReduceOp op, const Tensor& x, int axis, Keep keep, SourceLocation where) {
+void check_not_empty(const char* name, const Tensor& x, int axis, SourceLocation where) {
   check::defined(name, "x", x, where);
   axis = check::axis(name, axis, x.rank(), where);
-  if (x.dtype() == bool8) throw DTypeError(std::string(name) + ": x must be numbers, got bool8", where);
   if (x.shape()[axis] == 0)
     throw ShapeError(
         std::string(name) + ": axis " + std::to_string(axis) + " must not be empty, got shape " + x.shape().str(),
         where);
-  Tensor which;
-  reduced(op, x, 1u << axis, Keep::yes, &which);
-  return keep == Keep::yes ? which : detail::reshaped(which, without(which.shape(), 1u << axis));
+}
+
+Winners winners_of(const char* name, ReduceOp op, const Tensor& x, int axis, Keep keep, SourceLocation where) {
+  check_not_empty(name, x, axis, where);
+  Winners winners;
+  winners.y = extremum(name, op, x, axis, keep, true, where, &winners.which);
+  return winners;
+}
+
+Tensor position(const char* name, ReduceOp op, const Tensor& x, int axis, Keep keep, SourceLocation where) {
+  return untaped([&] { return winners_of(name, op, x, axis, keep, where).which; });
+}
+
+// --- per sequence -----------------------------------------------------------------------------------------------------
+
+Winners winners_of(ReduceOp op, const Ragged& x, SourceLocation where) {
+  Winners winners;
+  winners.y = detail::extremes(op, x, winners.which, where);
+  return winners;
+}
+
+Tensor position(const char* name, ReduceOp op, const Ragged& x, SourceLocation where) {
+  check::floating(name, "x", x.values(), where);
+  return untaped([&] { return winners_of(op, x, where).which; });
+}
+
+Tensor extremum(const char* name, ReduceOp op, const Ragged& x, SourceLocation where) {
+  check::floating(name, "x", x.values(), where);
+  const Tensor y = untaped([&] { return op == ReduceOp::max ? max(x) : min(x); });
+  if (taping())
+    record_op(name, where, {&x.values()}, y, {&x.values(), &y}, [x, y](Gradients& g) {
+      const Ragged winners = untaped([&] { return cast(x == y, y.dtype()); });
+      const Ragged share = repeat_rows(g.dy() / untaped([&] { return sum(winners); }), x.offsets());
+      g.add(0, detail::relu_mask(share.values(), winners.values()));
+    });
+  return y;
 }
 
 }  // namespace
@@ -137,6 +196,18 @@ Tensor mean(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) 
   return y;
 }
 
+Tensor prod(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check::defined("prod", "x", x, where);
+  if (!is_floating(x.dtype()) && x.dtype() != i64) return prod(detail::copied(x, i64), axes, keep, where);
+  const std::uint32_t mask = axes.mask("prod", x.rank(), where);
+  Tensor y = reduced(ReduceOp::prod, x, mask, keep);
+  if (taping() && is_floating(x.dtype()))
+    record_op("prod", where, {&x}, y, {&x}, [x, mask](Gradients& g) {
+      g.add(0, kept(g.dy(), x.shape(), mask) * product_of_others(x, mask));
+    });
+  return y;
+}
+
 Tensor max(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   return extremum("max", ReduceOp::max, x, axes, keep, true, where);
 }
@@ -154,6 +225,62 @@ Tensor argmax(const Tensor& x, int axis, Keep keep, SourceLocation where) {
 }
 Tensor argmin(const Tensor& x, int axis, Keep keep, SourceLocation where) {
   return position("argmin", ReduceOp::min, x, axis, keep, where);
+}
+
+Winners max_which(const Tensor& x, int axis, Keep keep, SourceLocation where) {
+  return winners_of("max_which", ReduceOp::max, x, axis, keep, where);
+}
+Winners min_which(const Tensor& x, int axis, Keep keep, SourceLocation where) {
+  return winners_of("min_which", ReduceOp::min, x, axis, keep, where);
+}
+
+Tensor prod(const Ragged& x, SourceLocation where) {
+  check::floating("prod", "x", x.values(), where);
+  Shape shape = x.values().shape();
+  shape[0] = x.count();
+  Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()});
+  backend(x.device())
+      .segment_reduce(ReduceOp::prod, detail::as_rows(x.values()).array(), x.segments(), detail::as_rows(y).array(),
+                      nullptr);
+  if (taping())
+    record_op("prod", where, {&x.values()}, y, {&x.values()}, [x](Gradients& g) {
+      const Ragged others = cumprod(x, {.exclusive = true}) * cumprod(x, {.reverse = true, .exclusive = true});
+      g.add(0, (others * g.dy()).values());
+    });
+  return y;
+}
+Tensor amax(const Ragged& x, SourceLocation where) { return extremum("amax", ReduceOp::max, x, where); }
+Tensor amin(const Ragged& x, SourceLocation where) { return extremum("amin", ReduceOp::min, x, where); }
+Tensor argmax(const Ragged& x, SourceLocation where) { return position("argmax", ReduceOp::max, x, where); }
+Tensor argmin(const Ragged& x, SourceLocation where) { return position("argmin", ReduceOp::min, x, where); }
+Winners max_which(const Ragged& x, SourceLocation where) {
+  check::floating("max_which", "x", x.values(), where);
+  return winners_of(ReduceOp::max, x, where);
+}
+Winners min_which(const Ragged& x, SourceLocation where) {
+  check::floating("min_which", "x", x.values(), where);
+  return winners_of(ReduceOp::min, x, where);
+}
+
+Ragged prod(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check::row_axes("prod", x, axes, where);
+  return x.with(prod(x.values(), axes, keep, where));
+}
+Ragged amax(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check::row_axes("amax", x, axes, where);
+  return x.with(amax(x.values(), axes, keep, where));
+}
+Ragged amin(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check::row_axes("amin", x, axes, where);
+  return x.with(amin(x.values(), axes, keep, where));
+}
+Ragged argmax(const Ragged& x, int axis, Keep keep, SourceLocation where) {
+  check::row_axes("argmax", x, axis, where);
+  return x.with(argmax(x.values(), axis, keep, where));
+}
+Ragged argmin(const Ragged& x, int axis, Keep keep, SourceLocation where) {
+  check::row_axes("argmin", x, axis, where);
+  return x.with(argmin(x.values(), axis, keep, where));
 }
 
 namespace detail {

@@ -1,10 +1,13 @@
 #pragma once
 
-#include "reel/core/tensor.h"
+#include "reel/core/ragged.h"
 #include "reel/ops/axes.h"
 
-/// Reductions over some or all axes. x [..., f32 or f64]; sum, max and min take integers too. The result has x's shape
+/// Reductions over some or all axes. x [..., f32 or f64]; all but mean take integers too. The result has x's shape
 /// without the reduced axes, or with size 1 there (Keep::yes). An axis out of range or named twice throws ShapeError.
+///
+/// A Ragged (f32 or f64) without axes: one row per sequence, values [total, ...] give [n, ...]; with axes, which lie behind the
+/// values' first: per row. sum, mean, max and min of a Ragged stand in ragged.h.
 namespace reel {
 
 /// 0 of nothing. bool8 and u8 are summed as i64, i32 too.
@@ -20,6 +23,9 @@ REEL_API Tensor max(const Tensor& x, const Axes& axes = {}, Keep keep = Keep::no
 /// The same for the smallest; +inf of nothing.
 REEL_API Tensor min(const Tensor& x, const Axes& axes = {}, Keep keep = Keep::no,
                     SourceLocation where = SourceLocation::current());
+/// 1 of nothing. Integers as sum. The gradient is the product of all other elements, so zeros are like other numbers.
+REEL_API Tensor prod(const Tensor& x, const Axes& axes = {}, Keep keep = Keep::no,
+                     SourceLocation where = SourceLocation::current());
 /// Over any axes, the gradient split evenly among the maxima.
 REEL_API Tensor amax(const Tensor& x, const Axes& axes = {}, Keep keep = Keep::no,
                      SourceLocation where = SourceLocation::current());
@@ -29,6 +35,38 @@ REEL_API Tensor amin(const Tensor& x, const Axes& axes = {}, Keep keep = Keep::n
 REEL_API Tensor argmax(const Tensor& x, int axis, Keep keep = Keep::no,
                        SourceLocation where = SourceLocation::current());
 REEL_API Tensor argmin(const Tensor& x, int axis, Keep keep = Keep::no,
+                       SourceLocation where = SourceLocation::current());
+
+/// What won, and where: its index along the axis, i64.
+struct Winners {
+  Tensor y;
+  Tensor which;
+};
+/// max or min over one axis with the index of the first winner; the gradient goes there. Throws ShapeError for an empty axis.
+REEL_API Winners max_which(const Tensor& x, int axis, Keep keep = Keep::no,
+                           SourceLocation where = SourceLocation::current());
+REEL_API Winners min_which(const Tensor& x, int axis, Keep keep = Keep::no,
+                           SourceLocation where = SourceLocation::current());
+
+/// Per sequence: 1 of none, and -inf, +inf for amax and amin; argmax and argmin count from the sequence's first row, -1 if
+/// there is none.
+REEL_API Tensor prod(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Tensor amax(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Tensor amin(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Tensor argmax(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Tensor argmin(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Winners max_which(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Winners min_which(const Ragged& x, SourceLocation where = SourceLocation::current());
+/// Per row.
+REEL_API Ragged prod(const Ragged& x, const Axes& axes, Keep keep = Keep::no,
+                     SourceLocation where = SourceLocation::current());
+REEL_API Ragged amax(const Ragged& x, const Axes& axes, Keep keep = Keep::no,
+                     SourceLocation where = SourceLocation::current());
+REEL_API Ragged amin(const Ragged& x, const Axes& axes, Keep keep = Keep::no,
+                     SourceLocation where = SourceLocation::current());
+REEL_API Ragged argmax(const Ragged& x, int axis, Keep keep = Keep::no,
+                       SourceLocation where = SourceLocation::current());
+REEL_API Ragged argmin(const Ragged& x, int axis, Keep keep = Keep::no,
                        SourceLocation where = SourceLocation::current());
 
 namespace detail {

@@ -3,9 +3,10 @@
 #include <string>
 
 #include "reel/ops/arithmetic.h"
-#include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/embedding.h"
+#include "reel/ops/offsets.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
@@ -45,8 +46,71 @@ Tensor over_axis(SoftmaxOp op, const char* name, const Tensor& x, int axis, doub
   return y;
 }
 
-// Weights of the rows of a cross entropy: 0 where the target is `ignore`.
-Tensor counted_rows(const Tensor& target, std::int64_t ignore, DType dtype) { return cast(target != ignore, dtype); }
+// The class of each row: checked, and what of the rows that are ignored.
+struct Targets {
+  Tensor index;       // [rows], contiguous
+  Tensor index_or_0;  // 0 where ignored, i64
+  Tensor counted;     // 1 where not ignored, else 0, in the scores' dtype
+
+  Targets(const char* op, const Tensor& target, std::int64_t ignore, const char* name, const Tensor& scores,
+          SourceLocation where) {
+    check::index(op, "target", target, where);
+    check::shape(op, "target", target, {scores.shape()[0]}, where);
+    if (!(target.device() == scores.device()))
+      throw DeviceError(std::string(op) + ": target must be on " + scores.device().name() + " like " + name +
+                            ", got " + target.device().name(),
+                        where);
+    const detail::Pause pause;
+    index = detail::packed(target);
+    const Tensor counts = index != ignore;
+    index_or_0 = cast(index, i64) * cast(counts, i64);
+    counted = cast(counts, scores.dtype());
+    backend(scores.device()).check_indices(index_or_0.array(), scores.shape()[1], op, where);
+  }
+};
+
+// Factors of the classes, or none.
+struct ClassWeights {
+  Tensor weight;
+
+  ClassWeights(const char* op, const Tensor& given, const char* name, const Tensor& scores, SourceLocation where) {
+    if (!given.defined()) return;
+    check::like(op, "weight", given, name, scores, where);
+    check::shape(op, "weight", given, {scores.shape()[1]}, where);
+    weight = stop_gradient(given);
+  }
+  // Row losses times the weights of the rows' targets.
+  Tensor times(const Tensor& losses, const Targets& targets) const {
+    return weight.defined() ? losses * embedding(weight, targets.index_or_0) : losses;
+  }
+  // [rows, classes] weighted and summed over the classes.
+  Tensor sum(const Tensor& scores) const {
+    return reel::sum(weight.defined() ? scores * weight : scores, 1);
+  }
+};
+
+// A mean counts each row that is not ignored with its target's weight.
+Tensor reduced(const Tensor& loss, Reduction reduction, const Targets& targets, const ClassWeights& weights,
+               SourceLocation where) {
+  if (reduction == Reduction::none) return loss;
+  const Tensor total = sum(loss, {}, Keep::no, where);
+  if (reduction == Reduction::sum) return total;
+  return total / untaped([&] { return sum(weights.times(targets.counted, targets)); });
+}
+
+// Where the target is 0 the probability is not looked at: it may be 0 too.
+Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const ClassWeights& weights,
+                          const CrossEntropyOptions& options, SourceLocation where) {
+  check::like("cross_entropy", "target", target, "logits", logits, where);
+  check::shape("cross_entropy", "target", target, logits.shape(), where);
+  const double smoothing = options.label_smoothing;
+  const Tensor wanted =
+      smoothing > 0 ? (1 - smoothing) * target + smoothing / static_cast<double>(logits.shape()[1]) : target;
+  const Tensor some = untaped([&] { return cast(wanted != 0, logits.dtype()); });
+  const Tensor loss = weights.sum(wanted * detail::relu_mask(neg(log_softmax(logits, 1)), some));
+  if (options.reduction == Reduction::none) return loss;
+  return options.reduction == Reduction::sum ? sum(loss, {}, Keep::no, where) : mean(loss, {}, Keep::no, where);
+}
 
 Tensor row_losses(const Tensor& logits, const Tensor& target, std::int64_t ignore, SourceLocation where) {
   const std::int64_t rows = logits.shape()[0];
@@ -61,7 +125,7 @@ Tensor row_losses(const Tensor& logits, const Tensor& target, std::int64_t ignor
                   const Tensor classes =
                       arange(logits.shape()[1], {.dtype = target.dtype(), .device = target.device()});
                   const Tensor hit = cast(unsqueeze(target, 1) == classes, logits.dtype());
-                  const Tensor weight = unsqueeze(g.dy() * counted_rows(target, ignore, logits.dtype()), 1);
+                  const Tensor weight = unsqueeze(g.dy() * cast(target != ignore, logits.dtype()), 1);
                   g.add(0, (softmax(logits, 1) - hit) * weight);
                   return;
                 }
@@ -94,37 +158,57 @@ Ragged log_softmax(const Ragged& x, int axis, double temperature, SourceLocation
   return x.with(log_softmax(x.values(), axis, temperature, where));
 }
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& target, CrossEntropyOptions options, SourceLocation where) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options,
+                     SourceLocation where) {
   check::floating("cross_entropy", "logits", logits, where);
   check::rank("cross_entropy", "logits", logits, 2, "[rows, classes]", where);
-  check::index("cross_entropy", "target", target, where);
-  check::shape("cross_entropy", "target", target, {logits.shape()[0]}, where);
-  if (!(target.device() == logits.device()))
-    throw DeviceError(
-        "cross_entropy: target must be on " + logits.device().name() + " like logits, got " + target.device().name(),
-        where);
-  const Tensor packed_target = detail::packed(target);
-  const std::int64_t classes = logits.shape()[1];
-  Ops& ops = backend(logits.device());
-  // An ignored row's target need not be a class: it is checked as if it were 0.
-  const bool may_ignore = options.ignore < 0 || options.ignore >= classes;
-  Tensor checked = packed_target;
-  Tensor counted;
-  if (may_ignore) {
-    counted = untaped([&] { return packed_target != options.ignore; });
-    checked = untaped([&] { return packed_target * cast(counted, packed_target.dtype()); });
-  }
-  ops.check_indices(checked.array(), classes, "cross_entropy", where);
+  check::defined("cross_entropy", "target", target, where);
+  const double smoothing = options.label_smoothing;
+  if (!(smoothing >= 0 && smoothing < 1))
+    throw Error("cross_entropy: label_smoothing must be in [0, 1), got " + std::to_string(smoothing), where);
+  const ClassWeights weights("cross_entropy", options.weight, "logits", logits, where);
+  if (is_floating(target.dtype())) return soft_cross_entropy(logits, target, weights, options, where);
 
-  Tensor loss = row_losses(logits, packed_target, options.ignore, where);
-  if (options.reduction == Reduction::none) return loss;
-  if (options.reduction == Reduction::sum) return sum(loss, {}, Keep::no, where);
-  const Tensor rows = untaped([&] { return sum(packed_target != options.ignore); });
-  return sum(loss, {}, Keep::no, where) / rows.item();
+  const Targets targets("cross_entropy", target, options.ignore, "logits", logits, where);
+  Tensor loss = weights.times(row_losses(logits, targets.index, options.ignore, where), targets);
+  if (smoothing > 0) {
+    const Tensor spread = weights.sum(neg(log_softmax(logits, 1)));
+    loss = (1 - smoothing) * loss +
+           smoothing / static_cast<double>(logits.shape()[1]) * detail::relu_mask(spread, targets.counted);
+  }
+  return reduced(loss, options.reduction, targets, weights, where);
 }
 
-Tensor cross_entropy(const Ragged& logits, const Tensor& target, CrossEntropyOptions options, SourceLocation where) {
+Tensor nll_loss(const Tensor& log_p, const Tensor& target, const NllOptions& options, SourceLocation where) {
+  check::floating("nll_loss", "log_p", log_p, where);
+  check::rank("nll_loss", "log_p", log_p, 2, "[rows, classes]", where);
+  check::defined("nll_loss", "target", target, where);
+  const ClassWeights weights("nll_loss", options.weight, "log_p", log_p, where);
+  const Targets targets("nll_loss", target, options.ignore, "log_p", log_p, where);
+  const std::int64_t rows = log_p.shape()[0], classes = log_p.shape()[1];
+  const Tensor place = untaped([&] {
+    return targets.index_or_0 + classes * arange(rows, {.dtype = i64, .device = log_p.device()});
+  });
+  const Tensor picked = embedding(reshape(log_p, {rows * classes}), place);
+  const Tensor loss = weights.times(detail::relu_mask(neg(picked), targets.counted), targets);
+  return reduced(loss, options.reduction, targets, weights, where);
+}
+
+Tensor cross_entropy(const Ragged& logits, const Tensor& target, const CrossEntropyOptions& options,
+                     SourceLocation where) {
   return cross_entropy(logits.values(), target, options, where);
+}
+Tensor cross_entropy(const Ragged& logits, const Ragged& target, const CrossEntropyOptions& options,
+                     SourceLocation where) {
+  check::same_lengths("cross_entropy", logits, target, where);
+  return cross_entropy(logits.values(), target.values(), options, where);
+}
+Tensor nll_loss(const Ragged& log_p, const Tensor& target, const NllOptions& options, SourceLocation where) {
+  return nll_loss(log_p.values(), target, options, where);
+}
+Tensor nll_loss(const Ragged& log_p, const Ragged& target, const NllOptions& options, SourceLocation where) {
+  check::same_lengths("nll_loss", log_p, target, where);
+  return nll_loss(log_p.values(), target.values(), options, where);
 }
 
 }  // namespace reel

@@ -24,16 +24,39 @@ REEL_API Ragged log_softmax(const Ragged& x, int axis, double temperature = 1,
                             SourceLocation where = SourceLocation::current());
 
 struct CrossEntropyOptions {
-  Reduction reduction = Reduction::mean;  // mean: over the rows that are not ignored; NaN if there is none
-  std::int64_t ignore = -100;             // rows with this target do not count
+  Reduction reduction = Reduction::mean;
+  std::int64_t ignore = -100;  // rows with this target do not count
+  double label_smoothing = 0;  // in [0, 1): this share of the target is spread evenly over all classes
+  Tensor weight = {};          // [classes], dtype of the logits: the weight of each class in a loss; no gradient
 };
 
 /// -log softmax(logits)[target] per row: logits [rows, classes] (f32 or f64), target [rows] (i32 or i64) in [0, classes).
-/// One element, or [rows] with Reduction::none. Throws ShapeError, DTypeError, DeviceError, IndexError (row and value).
-REEL_API Tensor cross_entropy(const Tensor& logits, const Tensor& target, CrossEntropyOptions options = {},
+/// With weights and smoothing e it is (1 - e) weight[target] (-log p[target]) + e / classes sum_c weight[c] (-log p[c]).
+/// One element, or [rows] with Reduction::none. The mean is over the rows that are not ignored, each counted with the weight
+/// of its target; NaN if there is none. Soft labels: target [rows, classes] of the logits' dtype, probabilities, gives
+/// -sum_c weight[c] t[c] log p[c] with t = (1 - e) target + e / classes; the mean is over all rows and target has a gradient
+/// too. Throws ShapeError, DTypeError, DeviceError, IndexError (row and value), Error for the smoothing.
+REEL_API Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {},
                               SourceLocation where = SourceLocation::current());
 /// Per row of the values.
-REEL_API Tensor cross_entropy(const Ragged& logits, const Tensor& target, CrossEntropyOptions options = {},
+REEL_API Tensor cross_entropy(const Ragged& logits, const Tensor& target, const CrossEntropyOptions& options = {},
                               SourceLocation where = SourceLocation::current());
+REEL_API Tensor cross_entropy(const Ragged& logits, const Ragged& target, const CrossEntropyOptions& options = {},
+                              SourceLocation where = SourceLocation::current());
+
+struct NllOptions {
+  Reduction reduction = Reduction::mean;
+  std::int64_t ignore = -100;
+  Tensor weight = {};
+};
+/// -weight[target] log_p[target] per row, for log-probabilities log_p [rows, classes]; target, the reductions and what is
+/// thrown as for cross_entropy. What is not the target is not looked at: it may be -inf.
+REEL_API Tensor nll_loss(const Tensor& log_p, const Tensor& target, const NllOptions& options = {},
+                         SourceLocation where = SourceLocation::current());
+/// Per row of the values.
+REEL_API Tensor nll_loss(const Ragged& log_p, const Tensor& target, const NllOptions& options = {},
+                         SourceLocation where = SourceLocation::current());
+REEL_API Tensor nll_loss(const Ragged& log_p, const Ragged& target, const NllOptions& options = {},
+                         SourceLocation where = SourceLocation::current());
 
 }  // namespace reel

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "reel/ops/arithmetic.h"
-#include "reel/ops/check.h"
 #include "reel/ops/convert.h"
+#include "reel/ops/create.h"
+#include "reel/ops/logical.h"
+#include "reel/ops/offsets.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/unary.h"
@@ -48,11 +51,6 @@ Tensor not_below(const Tensor& x) {
   return relu_mask(x, untaped([&] { return cast(x != -kInfinity, x.dtype()); }));
 }
 
-void check_row_axes(const char* op, const Ragged& x, const Axes& axes, SourceLocation where) {
-  if ((axes.mask(op, x.values().rank(), where) & 1) != 0)
-    throw ShapeError(std::string(op) + ": axes of a Ragged must lie behind the rows' axis 0", where);
-}
-
 Tensor variance(const char* op, const Tensor& x, const Axes& axes, double correction, Keep keep, SourceLocation where) {
   check::floating(op, "x", x, where);
   const std::uint32_t mask = axes.mask(op, x.rank(), where);
@@ -63,6 +61,19 @@ Tensor variance(const char* op, const Tensor& x, const Axes& axes, double correc
   return sum(square(off), axes, keep, where) / std::max(0.0, n - correction);
 }
 
+// Per sequence; one without rows has 0 / 1.
+Tensor variance(const char* op, const Ragged& x, double correction, SourceLocation where) {
+  check::floating(op, "x", x.values(), where);
+  std::vector<double> divisors;
+  for (const std::int64_t length : x.offsets().lengths())
+    divisors.push_back(length == 0 ? 1 : std::max(0.0, static_cast<double>(length) - correction));
+  Shape shape = x.values().shape();
+  for (int i = 1; i < shape.rank(); ++i) shape[i] = 1;
+  shape[0] = x.count();
+  const Tensor divisor = detail::transferred(detail::copied(from_vector(divisors, shape), x.dtype()), x.device());
+  return sum(square(x - mean(x, where), where), where) / divisor;
+}
+
 }  // namespace
 
 Tensor var(const Tensor& x, const Axes& axes, double correction, Keep keep, SourceLocation where) {
@@ -71,6 +82,13 @@ Tensor var(const Tensor& x, const Axes& axes, double correction, Keep keep, Sour
 
 Tensor stddev(const Tensor& x, const Axes& axes, double correction, Keep keep, SourceLocation where) {
   return root(variance("stddev", x, axes, correction, keep, where));
+}
+
+Tensor var(const Ragged& x, VarianceOptions options, SourceLocation where) {
+  return variance("var", x, options.correction, where);
+}
+Tensor stddev(const Ragged& x, VarianceOptions options, SourceLocation where) {
+  return root(variance("stddev", x, options.correction, where));
 }
 
 Tensor norm(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
@@ -121,20 +139,38 @@ Tensor all(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   return sum(x == 0, axes, keep, where) == 0;
 }
 
+// Counted in f32, where a number of ones is never 0.
+Tensor any(const Ragged& x, SourceLocation where) {
+  check::defined("any", "x", x.values(), where);
+  return sum(cast(x != 0, f32), where) > 0;
+}
+Tensor all(const Ragged& x, SourceLocation where) {
+  check::defined("all", "x", x.values(), where);
+  return sum(cast(x == 0, f32), where) == 0;
+}
+
+Ragged any(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check::row_axes("any", x, axes, where);
+  return x.with(any(x.values(), axes, keep, where));
+}
+Ragged all(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
+  check::row_axes("all", x, axes, where);
+  return x.with(all(x.values(), axes, keep, where));
+}
 Ragged var(const Ragged& x, const Axes& axes, double correction, Keep keep, SourceLocation where) {
-  check_row_axes("var", x, axes, where);
+  check::row_axes("var", x, axes, where);
   return x.with(var(x.values(), axes, correction, keep, where));
 }
 Ragged stddev(const Ragged& x, const Axes& axes, double correction, Keep keep, SourceLocation where) {
-  check_row_axes("stddev", x, axes, where);
+  check::row_axes("stddev", x, axes, where);
   return x.with(stddev(x.values(), axes, correction, keep, where));
 }
 Ragged norm(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
-  check_row_axes("norm", x, axes, where);
+  check::row_axes("norm", x, axes, where);
   return x.with(norm(x.values(), axes, keep, where));
 }
 Ragged logsumexp(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
-  check_row_axes("logsumexp", x, axes, where);
+  check::row_axes("logsumexp", x, axes, where);
   return x.with(logsumexp(x.values(), axes, keep, where));
 }
 

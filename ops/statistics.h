@@ -13,11 +13,20 @@ REEL_API Tensor var(const Tensor& x, const Axes& axes = {}, double correction = 
                     SourceLocation where = SourceLocation::current());
 REEL_API Ragged var(const Ragged& x, const Axes& axes, double correction = 1, Keep keep = Keep::no,
                     SourceLocation where = SourceLocation::current());
+/// A struct, for a bare number beside a Ragged is an axis.
+struct VarianceOptions {
+  double correction = 1;
+};
+/// Per sequence and column: values [total, ...] give [n, ...]; 0 for a sequence without rows.
+REEL_API Tensor var(const Ragged& x, VarianceOptions options = {}, SourceLocation where = SourceLocation::current());
 /// sqrt(var(x)), the standard deviation; the gradient where it is 0 is 0.
 REEL_API Tensor stddev(const Tensor& x, const Axes& axes = {}, double correction = 1, Keep keep = Keep::no,
                        SourceLocation where = SourceLocation::current());
 REEL_API Ragged stddev(const Ragged& x, const Axes& axes, double correction = 1, Keep keep = Keep::no,
                        SourceLocation where = SourceLocation::current());
+
+/// As var of a Ragged.
+REEL_API Tensor stddev(const Ragged& x, VarianceOptions options = {}, SourceLocation where = SourceLocation::current());
 
 /// sqrt(sum(x^2)), with the squares in x's dtype; 0 of nothing. The gradient where it is 0 is 0.
 REEL_API Tensor norm(const Tensor& x, const Axes& axes = {}, Keep keep = Keep::no,
@@ -39,6 +48,14 @@ REEL_API Ragged logsumexp(const Ragged& x, const Axes& axes, Keep keep = Keep::n
 REEL_API Tensor any(const Tensor& x, const Axes& axes = {}, Keep keep = Keep::no,
                     SourceLocation where = SourceLocation::current());
 REEL_API Tensor all(const Tensor& x, const Axes& axes = {}, Keep keep = Keep::no,
+                    SourceLocation where = SourceLocation::current());
+
+/// Per sequence and column: values [total, ...] give [n, ...].
+REEL_API Tensor any(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Tensor all(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged any(const Ragged& x, const Axes& axes, Keep keep = Keep::no,
+                    SourceLocation where = SourceLocation::current());
+REEL_API Ragged all(const Ragged& x, const Axes& axes, Keep keep = Keep::no,
                     SourceLocation where = SourceLocation::current());
 
 }  // namespace reel

@@ -7,7 +7,7 @@
 /// p. NaN stays NaN. At kinks the derivative is PyTorch's.
 namespace reel::scalar {
 
-/// slope x + offset within [low, high]; p = {slope, offset, low, high}. The derivative at the kinks is 0.
+/// slope x + offset within [low, high]; p = {slope, offset, low, high}. The derivative at the kinks and at NaN is 0.
 struct ClippedLinear {
   static constexpr int count = 4;
   template <class T>
@@ -19,7 +19,7 @@ struct ClippedLinear {
   template <class T>
   REEL_SCALAR static T derivative(T x, const T* p) {
     const T y = x * p[0] + p[1];
-    return y <= p[2] || y >= p[3] ? T(0) : (y == y ? p[0] : y);
+    return y > p[2] && y < p[3] ? p[0] : T(0);
   }
 };
 
