@@ -7,7 +7,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Reel)
 install(TARGETS reel EXPORT ReelTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES reel.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/reel)
 # Every header of these folders is public; those of backends/ are not.
-foreach(folder core ops nn)
+foreach(folder core ops nn interop)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/reel FILES_MATCHING PATTERN "*.h")
 endforeach()
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -26,8 +26,8 @@ Tensor clipped(const char* op, const Tensor& x, const detail::Parameters& p, Sou
                 where);
   return detail::parametric(ParametricOp::clipped_linear, op, x, p, where,
                             [](const Tensor& dy, const Tensor& x, const detail::Parameters& p) {
-                              return detail::relu_mask(
-                                  p[0] * dy, untaped([&] { return between(p[0] * x + p[1], p[2], p[3]); }));
+                              return detail::relu_mask(p[0] * dy,
+                                                       untaped([&] { return between(p[0] * x + p[1], p[2], p[3]); }));
                             });
 }
 

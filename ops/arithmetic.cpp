@@ -100,7 +100,8 @@ struct Pow {
     return dy * b.tensor * pow(reel::where(some, a.tensor, 1), b.tensor - 1);
   }
   static Tensor right(const Tensor& dy, const Side& a, const Side& b, const Tensor& y) {
-    const Tensor base = a.tensor.defined() ? a.tensor : full({}, a.scalar, {.dtype = dy.dtype(), .device = dy.device()});
+    const Tensor base =
+        a.tensor.defined() ? a.tensor : full({}, a.scalar, {.dtype = dy.dtype(), .device = dy.device()});
     const Tensor flat = untaped([&] { return logical_and(base == 0, b.tensor >= 0); });
     return dy * y * log(reel::where(flat, 1, base));
   }

@@ -92,11 +92,10 @@ Tensor clamp(const Tensor& x, double low, double high, SourceLocation where) {
   if (!(low <= high))
     throw Error("clamp: low must not be above high, got " + std::to_string(low) + " and " + std::to_string(high),
                 where);
-  return detail::parametric(ParametricOp::clamp, "clamp", x, {low, high}, where,
-                            [](const Tensor& dy, const Tensor& x, const Parameters& p) {
-                              return relu_mask(
-                                  dy, untaped([&] { return cast(x >= p[0], x.dtype()) * cast(x <= p[1], x.dtype()); }));
-                            });
+  return detail::parametric(
+      ParametricOp::clamp, "clamp", x, {low, high}, where, [](const Tensor& dy, const Tensor& x, const Parameters& p) {
+        return relu_mask(dy, untaped([&] { return cast(x >= p[0], x.dtype()) * cast(x <= p[1], x.dtype()); }));
+      });
 }
 
 Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {

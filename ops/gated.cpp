@@ -58,7 +58,8 @@ Tensor gated(GateOp op, const char* name, Function f, const Tensor& x, SourceLoc
 Tensor in_pieces(const char* name, const Tensor& x, std::int64_t pieces, SourceLocation where) {
   check::floating(name, "x", x, where);
   if (pieces < 1 || x.rank() == 0 || x.rank() == kMaxRank || x.shape().back() % pieces != 0)
-    throw ShapeError(std::string(name) + ": x must have shape [.., n pieces] with pieces >= 1 and less than 8 axes, got " +
+    throw ShapeError(std::string(name) +
+                         ": x must have shape [.., n pieces] with pieces >= 1 and less than 8 axes, got " +
                          x.shape().str() + " and " + std::to_string(pieces) + " pieces",
                      where);
   Shape shape = x.shape();

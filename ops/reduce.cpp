@@ -202,9 +202,8 @@ Tensor prod(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) 
   const std::uint32_t mask = axes.mask("prod", x.rank(), where);
   Tensor y = reduced(ReduceOp::prod, x, mask, keep);
   if (taping() && is_floating(x.dtype()))
-    record_op("prod", where, {&x}, y, {&x}, [x, mask](Gradients& g) {
-      g.add(0, kept(g.dy(), x.shape(), mask) * product_of_others(x, mask));
-    });
+    record_op("prod", where, {&x}, y, {&x},
+              [x, mask](Gradients& g) { g.add(0, kept(g.dy(), x.shape(), mask) * product_of_others(x, mask)); });
   return y;
 }
 

@@ -50,9 +50,8 @@ Tensor scanned(ScanOp op, const Tensor& x, const Tensor& factor, const Lines& li
 Tensor sums(const Tensor& x, const Lines& lines, ScanOptions options, SourceLocation where) {
   Tensor y = scanned(ScanOp::sum, x, {}, lines, options);
   if (taping() && is_floating(x.dtype()))
-    record_op("cumsum", where, {&x}, y, {}, [lines, options](Gradients& g) {
-      g.add(0, sums(g.dy(), lines, back(options), SourceLocation{}));
-    });
+    record_op("cumsum", where, {&x}, y, {},
+              [lines, options](Gradients& g) { g.add(0, sums(g.dy(), lines, back(options), SourceLocation{})); });
   return y;
 }
 

@@ -57,8 +57,8 @@ struct Targets {
     check::index(op, "target", target, where);
     check::shape(op, "target", target, {scores.shape()[0]}, where);
     if (!(target.device() == scores.device()))
-      throw DeviceError(std::string(op) + ": target must be on " + scores.device().name() + " like " + name +
-                            ", got " + target.device().name(),
+      throw DeviceError(std::string(op) + ": target must be on " + scores.device().name() + " like " + name + ", got " +
+                            target.device().name(),
                         where);
     const detail::Pause pause;
     index = detail::packed(target);
@@ -84,9 +84,7 @@ struct ClassWeights {
     return weight.defined() ? losses * embedding(weight, targets.index_or_0) : losses;
   }
   // [rows, classes] weighted and summed over the classes.
-  Tensor sum(const Tensor& scores) const {
-    return reel::sum(weight.defined() ? scores * weight : scores, 1);
-  }
+  Tensor sum(const Tensor& scores) const { return reel::sum(weight.defined() ? scores * weight : scores, 1); }
 };
 
 // A mean counts each row that is not ignored with its target's weight.
@@ -186,9 +184,8 @@ Tensor nll_loss(const Tensor& log_p, const Tensor& target, const NllOptions& opt
   const ClassWeights weights("nll_loss", options.weight, "log_p", log_p, where);
   const Targets targets("nll_loss", target, options.ignore, "log_p", log_p, where);
   const std::int64_t rows = log_p.shape()[0], classes = log_p.shape()[1];
-  const Tensor place = untaped([&] {
-    return targets.index_or_0 + classes * arange(rows, {.dtype = i64, .device = log_p.device()});
-  });
+  const Tensor place =
+      untaped([&] { return targets.index_or_0 + classes * arange(rows, {.dtype = i64, .device = log_p.device()}); });
   const Tensor picked = embedding(reshape(log_p, {rows * classes}), place);
   const Tensor loss = weights.times(detail::relu_mask(neg(picked), targets.counted), targets);
   return reduced(loss, options.reduction, targets, weights, where);

@@ -115,8 +115,8 @@ void CpuOps::scan(ScanOp op, const Array& x, const Array* factor, int axis, bool
   for (int i = axis + 1; i < x.rank(); ++i) width *= x.shape[i];
   const int64_t length = x.shape[axis];
   scan_blocks(
-      op, x, factor, {width, reverse, exclusive}, blocks, blocks * length, [=](int64_t block) { return block * length; },
-      y);
+      op, x, factor, {width, reverse, exclusive}, blocks, blocks * length,
+      [=](int64_t block) { return block * length; }, y);
 }
 
 void CpuOps::segment_scan(ScanOp op, const Array& x, const Array* factor, const Segments& segments, bool reverse,

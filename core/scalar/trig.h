@@ -95,7 +95,8 @@ REEL_SCALAR ReducedAngle<double> reduce_far_angle(double x) {
       0x3991d639835339f4, 0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7,
       0x4f463f669e5fea2d, 0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab};
   const Word bits = to_bits(abs(x));
-  const int skipped = static_cast<int>(bits >> 52) - 1077 + 64;  // x = m 2^exponent: bits of weight 2^(2 - exponent) and up
+  const int skipped =
+      static_cast<int>(bits >> 52) - 1077 + 64;  // x = m 2^exponent: bits of weight 2^(2 - exponent) and up
   const Word m = (bits & 0xfffffffffffffu) | 0x10000000000000u;
   const Word* from = bits_of_two_over_pi + skipped / 64;
   const int shift = skipped % 64;
@@ -104,8 +105,8 @@ REEL_SCALAR ReducedAngle<double> reduce_far_angle(double x) {
   const Wide middle = static_cast<Wide>(m) * word(1) + static_cast<Word>(low >> 64);
   const Word high = m * word(0) + static_cast<Word>(middle >> 64);
   // Two bits of quarters, then the fraction, from 1/2 on as that of the next quarter: a signed number.
-  const Wide fraction = static_cast<Wide>(high) << 66 | static_cast<Wide>(static_cast<Word>(middle)) << 2 |
-                        static_cast<Word>(low) >> 62;
+  const Wide fraction =
+      static_cast<Wide>(high) << 66 | static_cast<Wide>(static_cast<Word>(middle)) << 2 | static_cast<Word>(low) >> 62;
   const bool next = fraction >> 127 != 0;
   const Wide size = next ? -fraction : fraction;
   const double turn = static_cast<double>(static_cast<Word>(size >> 64)) * 0x1p-64 +

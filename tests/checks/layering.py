@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who may include whom: core <- ops <- nn <- examples, and core <- backends.
+"""Who may include whom: core <- ops <- nn <- examples, core <- backends, and ops <- interop.
 
 Also: includes of Reel's own files are spelled "reel/<folder>/<file>", and a public header includes no library but the
 standard one (and not those parts of it that a supported compiler cannot parse).
@@ -15,10 +15,11 @@ ALLOWED = {
     "ops": {"core", "ops"},
     "backends": {"core", "backends"},
     "nn": {"core", "ops", "nn"},
+    "interop": {"core", "ops", "interop"},
     "examples": {"core", "ops", "nn", "reel.h"},
     "reel.h": {"core", "ops", "nn"},
 }
-PUBLIC = {"core", "ops", "nn", "reel.h"}
+PUBLIC = {"core", "ops", "nn", "interop", "reel.h"}
 UNPARSED = {"format", "ranges", "source_location"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "reel/ops/activations.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
 #include "reel/ops/elementwise.h"
@@ -105,6 +106,22 @@ std::vector<OpCase> choice_cases() {
   rows.push_back(unary(
       "elu/ragged", [](const Tensor& x) { return elu(one_sequence(x), 1.5).values(); },
       [](double x) { return x > 0 ? x : 1.5 * std::expm1(x); }));
+
+  const auto clipped = [](const Tensor& x) { return clipped_linear(x, 0.75, 0.25, -0.5, 1); };
+  rows.push_back(
+      unary("clipped_linear", clipped, [](double x) { return std::min(std::max(0.75 * x + 0.25, -0.5), 1.0); }));
+  rows.back().bad = not_floating("clipped_linear", clipped);
+  rows.back().bad.push_back({[] { clipped_linear(ones({2}), 1, 0, 1, 0); },
+                             {"clipped_linear", "lower bound must not be above the upper one", "cases.cpp"}});
+  rows.push_back(unary(
+      "clipped_linear/ragged", [](const Tensor& x) { return clipped_linear(one_sequence(x)).values(); },
+      [](double x) { return std::min(std::max(x, 0.0), 1.0); }));
+  const auto relu_one = [](const Tensor& x) { return relu_k(x, 1.25); };
+  rows.push_back(unary("relu_k", relu_one, [](double x) { return std::min(std::max(x, 0.0), 1.25); }));
+  rows.back().bad = not_floating("relu_k", relu_one);
+  rows.push_back(unary(
+      "relu_k/ragged", [](const Tensor& x) { return relu_k(one_sequence(4 * x)).values(); },
+      [](double x) { return std::min(std::max(4 * x, 0.0), 6.0); }));
 
   rows.push_back(choice("", equal_shapes));
   rows.back().bad = {

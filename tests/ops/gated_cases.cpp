@@ -1,7 +1,103 @@
-#include "reel/tests/ops/op_case.h"
+#include "reel/ops/gated.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reel/ops/create.h"
+#include "reel/tests/ops/reference.h"
 
 namespace reel::test {
 
-std::vector<OpCase> gated_cases() { return {}; }
+namespace {
+
+using Op = Tensor (*)(const Tensor&, SourceLocation);
+using RaggedOp = Ragged (*)(const Ragged&, SourceLocation);
+
+// Sequences of no rows, of one, and of the rest.
+Ragged ragged(const Tensor& x) {
+  const std::int64_t rows = x.shape()[0], one = std::min<std::int64_t>(rows, 1);
+  return Ragged::from_lengths(x, {0, one, rows - one});
+}
+
+// a f(b) of [rows, 2 cols].
+void add_rows(std::vector<OpCase>& rows, const std::string& name, Op op, RaggedOp ragged_op, double (*f)(double)) {
+  const OpCase row = {.name = name,
+                      .inputs =
+                          [](Maker& make, Size size) {
+                            const Extent n = extent_of(size);
+                            return Tensors{make.uniform({n.rows, 2 * n.cols}, -4, 4)};
+                          },
+                      .call = [op](const Tensors& in) { return op(in[0], SourceLocation::current()); },
+                      .reference =
+                          [f](const std::vector<Ref>& in) {
+                            const std::int64_t n = in[0].shape[1] / 2;
+                            return filled({in[0].shape[0], n}, [&](const auto& i) {
+                              return at(in[0], i) * f(at(in[0], {i[0], i[1] + n}));
+                            });
+                          },
+                      .rows_alone = true,
+                      .bad = {{[op] {
+                                 op(ones({2, 3}), SourceLocation::current());
+                               },
+                               {name, "[.., 2 n], got [2, 3]", "cases.cpp"}},
+                              {[op] { op(full({}, 1), SourceLocation::current()); }, {name, "[.., 2 n], got []"}},
+                              {[op] { op(arange(4), SourceLocation::current()); }, {name, "x must be f32 or f64"}}}};
+  rows.push_back(row);
+  rows.push_back(row);
+  rows.back().name = name + "/ragged";
+  rows.back().call = [ragged_op](const Tensors& in) {
+    return ragged_op(ragged(in[0]), SourceLocation::current()).values();
+  };
+  rows.back().bad = {{[ragged_op] { ragged_op(ragged(ones({4})), SourceLocation::current()); },
+                      {name, "[total, .., columns], got [4]", "cases.cpp"}}};
+}
+
+OpCase maxout_row(const std::string& variant, std::function<Tensor(const Tensor&)> op, bool which) {
+  return {.name = "maxout" + variant,
+          .inputs =
+              [](Maker& make, Size size) {
+                const Extent n = extent_of(size);
+                return Tensors{make.distinct({n.rows, 3 * n.cols})};
+              },
+          .call = [op](const Tensors& in) { return op(in[0]); },
+          .reference =
+              [which](const std::vector<Ref>& in) {
+                return filled({in[0].shape[0], in[0].shape[1] / 3}, [&](const auto& i) {
+                  std::int64_t best = 0;
+                  for (std::int64_t k = 1; k < 3; ++k)
+                    if (at(in[0], {i[0], 3 * i[1] + k}) > at(in[0], {i[0], 3 * i[1] + best})) best = k;
+                  return which ? static_cast<double>(best) : at(in[0], {i[0], 3 * i[1] + best});
+                });
+              },
+          .order = which ? 0 : 2,
+          .differentiable = which ? std::vector<int>{} : std::vector<int>{0},
+          .tolerance = 0,
+          .rows_alone = true};
+}
+
+}  // namespace
+
+std::vector<OpCase> gated_cases() {
+  std::vector<OpCase> rows;
+  add_rows(rows, "glu", glu, glu, [](double b) { return 1 / (1 + std::exp(-b)); });
+  add_rows(rows, "geglu", geglu, geglu, [](double b) { return 0.5 * b * std::erfc(-b / std::sqrt(2.0)); });
+  add_rows(rows, "swiglu", swiglu, swiglu, [](double b) { return b / (1 + std::exp(-b)); });
+  rows.push_back(maxout_row(
+      "", [](const Tensor& x) { return maxout(x, 3); }, false));
+  rows.back().bad = {{[] {
+                        maxout(ones({2, 3}), 2);
+                      },
+                      {"maxout", "[.., n pieces]", "got [2, 3] and 2 pieces", "cases.cpp"}},
+                     {[] { maxout(ones({2}), 0); }, {"maxout", "pieces >= 1"}},
+                     {[] { maxout_which(arange(4), 2); }, {"maxout_which", "x must be f32 or f64, got i64"}}};
+  rows.push_back(maxout_row(
+      "/ragged", [](const Tensor& x) { return maxout(ragged(x), 3).values(); }, false));
+  rows.back().bad = {{[] { maxout(ragged(ones({3})), 3); }, {"maxout", "[total, .., columns]", "cases.cpp"}}};
+  rows.push_back(maxout_row(
+      "/with_which", [](const Tensor& x) { return maxout_which(x, 3).y; }, false));
+  rows.push_back(maxout_row(
+      "/which", [](const Tensor& x) { return maxout_which(x, 3).which; }, true));
+  return rows;
+}
 
 }  // namespace reel::test

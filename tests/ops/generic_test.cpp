@@ -235,8 +235,9 @@ std::vector<std::string> declared_ops(std::string_view header) {
 
 TEST(OpTable, EveryPublicOpHasARow) {
   // Functions that make tensors from nothing have tests of their own.
-  const std::set<std::string> creation = {"zeros", "ones",  "full",    "zeros_like",  "ones_like", "arange",
-                                          "rand",  "randn", "randint", "permutation", "tensor",    "from_elements"};
+  const std::set<std::string> creation = {"zeros",  "ones",          "full",     "zeros_like", "ones_like",
+                                          "arange", "rand",          "randn",    "randint",    "permutation",
+                                          "tensor", "from_elements", "bernoulli"};
   std::set<std::string> rows;
   for (const OpCase& row : op_cases()) rows.insert(row.name.substr(0, row.name.find('/')));
   int found = 0;

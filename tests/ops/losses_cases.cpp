@@ -157,6 +157,27 @@ std::vector<OpCase> losses_cases() {
                         cosine_similarity(x, x, 0);
                       },
                       {"cosine_similarity", "behind the rows' axis 0", "cases.cpp"}}};
+  const auto cosine_losses = [&](const std::string& variant, auto op, Reduction reduction) {
+    rows.push_back(cosines("", op));
+    rows.back().name = "cosine_loss" + variant;
+    rows.back().reference = [reduction](const std::vector<Ref>& in) {
+      Ref y = cosine(in[0], in[1]);
+      for (double& v : y.v) v = 1 - v;
+      return reduced(y, reduction);
+    };
+  };
+  cosine_losses(
+      "", [](const Tensor& a, const Tensor& b) { return cosine_loss(a, b); }, Reduction::mean);
+  rows.back().bad = {
+      {[] {
+         cosine_loss(ones({2, 3}), ones({3}));
+       },
+       {"cosine_loss", "b must have shape [2, 3], got [3]", "cases.cpp"}},
+      {[] { cosine_loss(ones({3}), ones({3})); }, {"cosine_loss", "axis must be in [-1, 1), got 1", "cases.cpp"}}};
+  cosine_losses(
+      "/ragged",
+      [](const Tensor& a, const Tensor& b) { return cosine_loss(two_sequences(a), two_sequences(b), Reduction::none); },
+      Reduction::none);
   return rows;
 }
 

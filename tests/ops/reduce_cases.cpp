@@ -5,6 +5,7 @@
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
+#include "reel/ops/ragged.h"
 #include "reel/tests/ops/reduction_cases.h"
 #include "reel/tests/ops/reference.h"
 
@@ -12,7 +13,8 @@ namespace reel::test {
 
 namespace {
 
-OpCase position(const std::string& name, Tensor (*op)(const Tensor&, int, Keep, SourceLocation), bool largest) {
+using Which = Tensor (*)(const Tensor&, int, Keep, SourceLocation);
+OpCase position(const std::string& name, Which op, bool largest) {
   return {.name = name,
           .inputs =
               [](Maker& make, Size size) {
@@ -40,6 +42,57 @@ OpCase position(const std::string& name, Tensor (*op)(const Tensor&, int, Keep, 
                    {name, "axis must be in [-1, 1), got 1"}}}};
 }
 
+// Sequences with and without rows.
+std::vector<std::int64_t> lengths_for(std::int64_t rows) { return Maker(f64, 4).lengths(rows); }
+Ragged ragged(const Tensor& x) { return Ragged::from_lengths(x, lengths_for(x.shape()[0])); }
+
+// An empty sequence's infinity would make every difference NaN.
+constexpr double kBound = 100;
+
+OpCase per_sequence(const std::string& name, std::function<Tensor(const Ragged&)> op, const Fold& fold,
+                    Numbers numbers) {
+  return {.name = name + "/ragged",
+          .inputs =
+              [numbers](Maker& make, Size size) {
+                const Extent n = extent_of(size);
+                return Tensors{made(make, {n.rows, n.cols}, numbers)};
+              },
+          .call = [op](const Tensors& in) { return op(ragged(in[0])); },
+          .reference =
+              [fold](const std::vector<Ref>& in) {
+                Ref y{{lengths_for(in[0].shape[0]).size(), in[0].shape[1]}, {}};
+                std::int64_t begin = 0;
+                for (const std::int64_t length : lengths_for(in[0].shape[0])) {
+                  for (std::int64_t c = 0; c < in[0].shape[1]; ++c) {
+                    std::vector<double> column;
+                    for (std::int64_t r = begin; r < begin + length; ++r) column.push_back(at(in[0], {r, c}));
+                    y.v.push_back(fold(column));
+                  }
+                  begin += length;
+                }
+                return y;
+              },
+          .tolerance = 20,
+          .bad = {{[op] { op(Ragged::from_lengths(arange(3), {3})); }, {"x must be f32 or f64, got i64"}}}};
+}
+
+OpCase per_row(const std::string& name, std::function<Ragged(const Ragged&, int)> op, const Fold& fold,
+               Numbers numbers = Numbers::distinct) {
+  return {.name = name + "/ragged_rows",
+          .inputs =
+              [numbers](Maker& make, Size size) {
+                const Extent n = extent_of(size);
+                return Tensors{made(make, {n.rows, n.cols}, numbers)};
+              },
+          .call = [op](const Tensors& in) { return op(ragged(in[0]), 1).values(); },
+          .reference = [fold](const std::vector<Ref>& in) { return folded(in[0], 2, false, fold); },
+          .tolerance = 20,
+          .bad = {{[op] {
+                     op(ragged(ones({2, 3})), 0);
+                   },
+                   {name, "behind the rows' axis 0"}}}};
+}
+
 double sum_of(const std::vector<double>& v) {
   long double total = 0;
   for (const double x : v) total += x;
@@ -58,6 +111,17 @@ std::vector<OpCase> reduce_cases() {
   const Fold min_of = [](const std::vector<double>& v) {
     return v.empty() ? INFINITY : *std::min_element(v.begin(), v.end());
   };
+  const Fold product_of = [](const std::vector<double>& v) {
+    double product = 1;
+    for (const double x : v) product *= x;
+    return product;
+  };
+  const Fold place_of_max = [](const std::vector<double>& v) {
+    return v.empty() ? -1.0 : static_cast<double>(std::max_element(v.begin(), v.end()) - v.begin());
+  };
+  const Fold place_of_min = [](const std::vector<double>& v) {
+    return v.empty() ? -1.0 : static_cast<double>(std::min_element(v.begin(), v.end()) - v.begin());
+  };
   std::vector<OpCase> rows;
   using Op = Tensor (*)(const Tensor&, const Axes&, Keep, SourceLocation);
   const auto add = [&](const char* name, Op op, const Fold& fold, Numbers numbers) {
@@ -69,8 +133,56 @@ std::vector<OpCase> reduce_cases() {
   add("min", min, min_of, Numbers::distinct);
   add("amax", amax, max_of, Numbers::distinct);
   add("amin", amin, min_of, Numbers::distinct);
+  add("prod", prod, product_of, Numbers::near_one);
   rows.push_back(position("argmax", argmax, true));
   rows.push_back(position("argmin", argmin, false));
+  const Which winner = [](const Tensor& x, int axis, Keep keep, SourceLocation at) {
+    return max_which(x, axis, keep, at).which;
+  };
+  rows.push_back(position("max_which", winner, true));
+  rows.push_back(position(
+      "min_which",
+      [](const Tensor& x, int axis, Keep keep, SourceLocation at) { return min_which(x, axis, keep, at).which; },
+      false));
+
+  const Fold bounded_max = [](const std::vector<double>& v) {
+    return v.empty() ? -kBound : std::max(-kBound, *std::max_element(v.begin(), v.end()));
+  };
+  const Fold bounded_min = [](const std::vector<double>& v) {
+    return v.empty() ? kBound : std::min(kBound, *std::min_element(v.begin(), v.end()));
+  };
+  rows.push_back(per_sequence(
+      "prod", [](const Ragged& x) { return prod(x); }, product_of, Numbers::near_one));
+  rows.push_back(per_sequence(
+      "amax", [](const Ragged& x) { return maximum(amax(x), -kBound); }, bounded_max, Numbers::distinct));
+  rows.push_back(per_sequence(
+      "amin", [](const Ragged& x) { return minimum(amin(x), kBound); }, bounded_min, Numbers::distinct));
+  rows.push_back(per_sequence(
+      "max_which", [](const Ragged& x) { return maximum(max_which(x).y, -kBound); }, bounded_max, Numbers::distinct));
+  rows.push_back(per_sequence(
+      "min_which", [](const Ragged& x) { return minimum(min_which(x).y, kBound); }, bounded_min, Numbers::distinct));
+  for (OpCase row : {per_sequence(
+                         "argmax", [](const Ragged& x) { return argmax(x); }, place_of_max, Numbers::distinct),
+                     per_sequence(
+                         "argmin", [](const Ragged& x) { return argmin(x); }, place_of_min, Numbers::distinct)}) {
+    row.order = 0;
+    row.differentiable = {};
+    rows.push_back(row);
+  }
+  rows.push_back(per_row(
+      "prod", [](const Ragged& x, int axis) { return prod(x, axis); }, product_of, Numbers::near_one));
+  rows.push_back(per_row(
+      "amax", [](const Ragged& x, int axis) { return amax(x, axis); }, max_of));
+  rows.push_back(per_row(
+      "amin", [](const Ragged& x, int axis) { return amin(x, axis); }, min_of));
+  for (OpCase row : {per_row(
+                         "argmax", [](const Ragged&x, int axis) { return argmax(x, axis); }, place_of_max),
+                     per_row(
+                         "argmin", [](const Ragged&x, int axis) { return argmin(x, axis); }, place_of_min)}) {
+    row.order = 0;
+    row.differentiable = {};
+    rows.push_back(row);
+  }
   return rows;
 }
 

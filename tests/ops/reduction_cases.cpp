@@ -25,11 +25,6 @@ const std::vector<Form>& forms() {
   return all;
 }
 
-Tensor made(Maker& make, const Shape& shape, Numbers numbers) {
-  if (numbers == Numbers::bits) return make.index(shape, 2);
-  return numbers == Numbers::distinct ? make.distinct(shape) : make.uniform(shape);
-}
-
 std::vector<BadCall> misuse(const std::string& name, const ReduceOp& op) {
   return {{[op] {
              op(ones({2, 3}), 2, Keep::no, SourceLocation::current());
@@ -43,6 +38,12 @@ std::vector<BadCall> misuse(const std::string& name, const ReduceOp& op) {
 }
 
 }  // namespace
+
+Tensor made(Maker& make, const Shape& shape, Numbers numbers) {
+  if (numbers == Numbers::bits) return make.index(shape, 2);
+  if (numbers == Numbers::near_one) return make.uniform(shape, 0.96875, 1.03125);
+  return numbers == Numbers::distinct ? make.distinct(shape) : make.uniform(shape);
+}
 
 Ref folded(const Ref& x, std::uint32_t mask, bool keep, const Fold& fold) {
   Shape kept, result;

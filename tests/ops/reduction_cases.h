@@ -13,8 +13,10 @@ using Fold = std::function<double(const std::vector<double>&)>;
 /// The elements of x that fall on each element of the result when the axes in `mask` (bit i: axis i) are reduced.
 Ref folded(const Ref& x, std::uint32_t mask, bool keep, const Fold& fold);
 
-/// What an op is tried on: any numbers, numbers without ties, or integers 0 and 1 (which have no gradient).
-enum class Numbers { any, distinct, bits };
+/// What an op is tried on: any numbers, numbers without ties, numbers whose products stay near 1, or integers 0 and 1 (which
+/// have no gradient).
+enum class Numbers { any, distinct, near_one, bits };
+Tensor made(Maker& make, const Shape& shape, Numbers numbers);
 
 struct Reduction {
   std::string name;

@@ -1,7 +1,9 @@
 #include "reel/ops/softmax.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
 #include "reel/ops/embedding.h"
 #include "reel/tests/ops/reference.h"
@@ -57,32 +59,174 @@ OpCase softmax_row(bool log, int axis, double temperature, const std::string& va
                   {[op] { op(arange(3), 0, 1, SourceLocation::current()); }, {name, "x must be f32 or f64, got i64"}}}};
 }
 
-OpCase cross_entropy_row(const std::string& variant, CrossEntropyOptions options) {
-  return {.name = "cross_entropy" + variant,
-          .inputs =
-              [](Maker& make, Size size) {
-                const Extent n = extent_of(size);
-                const Tensor logits = make.uniform({n.rows, n.cols}, -6, 6);
-                return Tensors{logits, make.index({n.rows}, n.cols)};
-              },
-          .call = [options](const Tensors& in) { return cross_entropy(in[0], in[1], options); },
-          .reference =
-              [options](const std::vector<Ref>& in) {
-                const Ref log_p = log_softmax_of(in[0], 1, 1);
-                Ref losses{{in[0].shape[0]}, {}};
-                double total = 0, count = 0;
-                for (std::int64_t r = 0; r < in[0].shape[0]; ++r) {
-                  const auto target = static_cast<std::int64_t>(at(in[1], {r}));
-                  const bool counts = target != options.ignore;
-                  losses.v.push_back(counts ? -at(log_p, {r, target}) : 0);
-                  total += losses.v.back();
-                  count += counts;
-                }
-                if (options.reduction == Reduction::none) return losses;
-                return Ref{{}, {options.reduction == Reduction::sum ? total : total / count}};
-              },
-          .tolerance = options.reduction == Reduction::none ? 20.0 : 60.0,
-          .rows_alone = options.reduction == Reduction::none};
+// Weights of the classes: 1/2, 3/4, 1, ...
+double weight_of(std::int64_t c) { return 0.5 + 0.25 * static_cast<double>(c); }
+Tensor class_weights(std::int64_t classes, DType dtype) { return 0.5 + 0.25 * arange(classes, {.dtype = dtype}); }
+
+// How a row of the table asks for a loss over classes.
+struct Classes {
+  Reduction reduction = Reduction::mean;
+  std::int64_t ignore = -100;
+  double smoothing = 0;
+  bool weighted = false;
+
+  CrossEntropyOptions options(const Tensor& logits) const {
+    return {.reduction = reduction, .ignore = ignore, .label_smoothing = smoothing, .weight = weight(logits)};
+  }
+  NllOptions nll_options(const Tensor& log_p) const {
+    return {.reduction = reduction, .ignore = ignore, .weight = weight(log_p)};
+  }
+  Tensor weight(const Tensor& scores) const {
+    return weighted ? class_weights(scores.shape()[1], scores.dtype()) : Tensor();
+  }
+  double weight(std::int64_t c) const { return weighted ? weight_of(c) : 1; }
+};
+
+// From log-probabilities and, for each row and class, what is wanted there.
+template <class Wanted>
+Ref class_losses(const Ref& log_p, const Classes& with, bool hard, const Wanted& wanted) {
+  Ref losses{{log_p.shape[0]}, {}};
+  const std::int64_t classes = log_p.shape[1];
+  double total = 0, count = 0;
+  for (std::int64_t r = 0; r < log_p.shape[0]; ++r) {
+    double loss = 0, sum = 0, weight = 0;
+    for (std::int64_t c = 0; c < classes; ++c) {
+      const double target = wanted(r, c);
+      sum += target;
+      weight += with.weight(c) * target;
+      const double smooth = (1 - with.smoothing) * target + with.smoothing / static_cast<double>(classes);
+      loss -= with.weight(c) * smooth * at(log_p, {r, c});
+    }
+    const bool counts = !hard || sum > 0;  // an ignored row wants nothing
+    losses.v.push_back(counts ? loss : 0);
+    total += losses.v.back();
+    count += hard ? weight : 1;
+  }
+  if (with.reduction == Reduction::none) return losses;
+  return Ref{{}, {with.reduction == Reduction::sum ? total : total / count}};
+}
+
+Ref hard_losses(const Ref& log_p, const Ref& target, const Classes& with) {
+  return class_losses(log_p, with, true, [&](std::int64_t r, std::int64_t c) {
+    const auto wanted = static_cast<std::int64_t>(at(target, {r}));
+    return wanted == c && wanted != with.ignore ? 1.0 : 0.0;
+  });
+}
+
+OpCase cross_entropy_row(const std::string& variant, const Classes& with) {
+  return {
+      .name = "cross_entropy" + variant,
+      .inputs =
+          [](Maker& make, Size size) {
+            const Extent n = extent_of(size);
+            const Tensor logits = make.uniform({n.rows, n.cols}, -6, 6);
+            return Tensors{logits, make.index({n.rows}, n.cols)};
+          },
+      .call = [with](const Tensors& in) { return cross_entropy(in[0], in[1], with.options(in[0])); },
+      .reference = [with](const std::vector<Ref>& in) { return hard_losses(log_softmax_of(in[0], 1, 1), in[1], with); },
+      .tolerance = with.reduction == Reduction::none ? 20.0 : 60.0,
+      .rows_alone = with.reduction == Reduction::none};
+}
+
+OpCase soft_row(const std::string& variant, const Classes& with) {
+  OpCase row = cross_entropy_row("/soft" + variant, with);
+  row.inputs = [](Maker& make, Size size) {
+    const Extent n = extent_of(size);
+    const Tensor logits = make.uniform({n.rows, n.cols}, -6, 6);
+    return Tensors{logits, make.uniform({n.rows, n.cols}, 0, 0.25)};
+  };
+  row.reference = [with](const std::vector<Ref>& in) {
+    return class_losses(log_softmax_of(in[0], 1, 1), with, false, [&](std::int64_t r, std::int64_t c) {
+      return at(in[1], {r, c});
+    });
+  };
+  row.differentiable = {0, 1};
+  row.rows_alone = false;
+  row.tolerance = 100;
+  return row;
+}
+
+OpCase nll_row(const std::string& variant, const Classes& with) {
+  OpCase row = cross_entropy_row("", with);
+  row.name = "nll_loss" + variant;
+  row.call = [with](const Tensors& in) { return nll_loss(in[0], in[1], with.nll_options(in[0])); };
+  row.reference = [with](const std::vector<Ref>& in) { return hard_losses(in[0], in[1], with); };
+  return row;
+}
+
+// Sequences of no rows, of one, and of the rest.
+Ragged ragged(const Tensor& x) {
+  const std::int64_t rows = x.shape()[0], one = std::min<std::int64_t>(rows, 1);
+  return Ragged::from_lengths(x, {0, one, rows - one});
+}
+
+void add_class_losses(std::vector<OpCase>& rows) {
+  rows.push_back(cross_entropy_row("/sum", {.reduction = Reduction::sum}));
+  rows.push_back(cross_entropy_row("/none", {.reduction = Reduction::none}));
+  rows.push_back(cross_entropy_row("/ignore", {.reduction = Reduction::sum, .ignore = 0}));
+  rows.push_back(cross_entropy_row("/weight", {.weighted = true}));
+  rows.back().skip = {Size::empty};  // 0 / 0
+  rows.push_back(cross_entropy_row("/smoothing", {.smoothing = 0.25}));
+  rows.back().bad = {{[] {
+                        cross_entropy(ones({2, 3}), arange(2), {.label_smoothing = 1});
+                      },
+                      {"cross_entropy", "label_smoothing must be in [0, 1), got 1", "cases.cpp"}},
+                     {[] {
+                        cross_entropy(ones({2, 3}), arange(2), {.weight = ones({2})});
+                      },
+                      {"cross_entropy", "weight must have shape [3], got [2]", "cases.cpp"}},
+                     {[] {
+                        cross_entropy(ones({2, 3}), arange(2), {.weight = arange(3)});
+                      },
+                      {"cross_entropy", "weight must be f32 like logits, got i64"}}};
+  rows.push_back(cross_entropy_row("/weight_smoothing_ignore",
+                                   {.reduction = Reduction::none, .ignore = 1, .smoothing = 0.5, .weighted = true}));
+  rows.push_back(cross_entropy_row("/weight_smoothing_mean", {.smoothing = 0.5, .weighted = true}));
+  rows.push_back(cross_entropy_row("/ragged", {.reduction = Reduction::none, .smoothing = 0.125}));
+  rows.back().call = [](const Tensors& in) {
+    return cross_entropy(ragged(in[0]), ragged(in[1]), {.reduction = Reduction::none, .label_smoothing = 0.125});
+  };
+  rows.back().rows_alone = false;
+  rows.back().bad = {
+      {[] {
+         cross_entropy(Ragged::from_lengths(ones({3, 2}), {1, 2}), Ragged::from_lengths(arange(3), {2, 1}));
+       },
+       {"cross_entropy", "the same lengths", "cases.cpp"}}};
+  rows.push_back(soft_row("", {}));
+  rows.back().bad = {{[] {
+                        cross_entropy(ones({2, 3}), ones({2, 2}));
+                      },
+                      {"cross_entropy", "target must have shape [2, 3], got [2, 2]", "cases.cpp"}}};
+  rows.push_back(soft_row("_none", {.reduction = Reduction::none, .smoothing = 0.25, .weighted = true}));
+  rows.push_back(soft_row("_sum", {.reduction = Reduction::sum, .weighted = true}));
+
+  rows.push_back(nll_row("", {}));
+  rows.back().bad = {{[] {
+                        nll_loss(ones({2, 3}), tensor({0, 3}, {.dtype = i64}));
+                      },
+                      {"nll_loss", "[0, 3)", "got 3 at position 1", "cases.cpp"}},
+                     {[] { nll_loss(ones({3}), arange(3)); }, {"nll_loss", "[rows, classes], got [3]"}},
+                     {[] {
+                        nll_loss(ones({2, 3}), Tensor());
+                      },
+                      {"nll_loss", "target must be defined"}},
+                     {[] {
+                        nll_loss(ones({2, 3}), ones({2}));
+                      },
+                      {"nll_loss", "target must be i32 or i64, got f32"}}};
+  rows.push_back(nll_row("/sum", {.reduction = Reduction::sum, .ignore = 1, .weighted = true}));
+  rows.push_back(nll_row("/none", {.reduction = Reduction::none, .ignore = 0}));
+  rows.push_back(nll_row("/weight", {.weighted = true}));
+  rows.back().skip = {Size::empty};
+  rows.push_back(nll_row("/ragged", {.reduction = Reduction::none}));
+  rows.back().call = [](const Tensors& in) {
+    return nll_loss(ragged(in[0]), ragged(in[1]), {.reduction = Reduction::none});
+  };
+  rows.back().rows_alone = false;
+  rows.back().bad = {{[] {
+                        nll_loss(Ragged::from_lengths(ones({3, 2}), {1, 2}), Ragged::from_lengths(arange(3), {2, 1}));
+                      },
+                      {"nll_loss", "the same lengths", "cases.cpp"}}};
 }
 
 OpCase embedding_row() {
@@ -137,12 +281,10 @@ std::vector<OpCase> softmax_cases() {
                      {[] {
                         cross_entropy(ones({2, 3}), ones({2}));
                       },
-                      {"cross_entropy", "target must be i32 or i64, got f32"}},
+                      {"cross_entropy", "target must have shape [2, 3], got [2]"}},
                      {[] { cross_entropy(ones({3}), arange(3)); },
                       {"cross_entropy", "logits must have shape [rows, classes], got [3]"}}};
-  rows.push_back(cross_entropy_row("/sum", {.reduction = Reduction::sum}));
-  rows.push_back(cross_entropy_row("/none", {.reduction = Reduction::none}));
-  rows.push_back(cross_entropy_row("/ignore", {.reduction = Reduction::sum, .ignore = 0}));
+  add_class_losses(rows);
   rows.push_back(embedding_row());
   return rows;
 }

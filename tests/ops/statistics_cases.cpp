@@ -108,13 +108,49 @@ std::vector<OpCase> statistics_cases() {
   const auto not_zero = [](double x) { return x != 0; };
   const auto any_of = [=](const std::vector<double>& v) { return double(std::any_of(v.begin(), v.end(), not_zero)); };
   const auto all_of = [=](const std::vector<double>& v) { return double(std::all_of(v.begin(), v.end(), not_zero)); };
-  add_reduction(rows, {"any", any, any_of, Numbers::bits});
-  add_reduction(rows, {"all", all, all_of, Numbers::bits});
+  using TensorOp = Tensor (*)(const Tensor&, const Axes&, Keep, SourceLocation);
+  add_reduction(rows, {"any", static_cast<TensorOp>(any), any_of, Numbers::bits});
+  add_reduction(rows, {"all", static_cast<TensorOp>(all), all_of, Numbers::bits});
   rows.push_back(per_sequence(
       "norm", [](const Ragged& x) { return norm(x); }, norm_of));
   rows.push_back(per_sequence(
       "logsumexp", [](const Ragged& x) { return maximum(logsumexp(x), kLowest); },
       [](const std::vector<double>& v) { return v.empty() ? kLowest : log_sum(v); }));
+  rows.push_back(per_sequence(
+      "var", [](const Ragged& x) { return var(x, VarianceOptions{.correction = 0.5}); },
+      [](const std::vector<double>& v) { return v.empty() ? 0 : variance(v, 0.5); }));
+  // A sequence of one row has no deviation whose derivative differences could show.
+  rows.push_back(per_sequence(
+      "stddev", [](const Ragged& x) { return stddev(x, VarianceOptions{.correction = 0.5}); },
+      [](const std::vector<double>& v) { return v.empty() ? 0 : std::sqrt(variance(v, 0.5)); }));
+  rows.back().order = 0;
+  const auto truth = [&](const std::string& name, const std::function<Tensor(const Ragged&)>& op, const Fold& fold) {
+    rows.push_back(per_sequence(name, op, fold));
+    rows.back().inputs = [](Maker& make, Size size) {
+      const Extent n = extent_of(size);
+      return Tensors{make.index({n.rows, n.cols}, 2)};
+    };
+    rows.back().order = 0;
+    rows.back().differentiable = {};
+  };
+  const Fold any_of = [](const std::vector<double>& v) {
+    return double(std::any_of(v.begin(), v.end(), [](double x) { return x != 0; }));
+  };
+  const Fold all_of = [](const std::vector<double>& v) {
+    return double(std::all_of(v.begin(), v.end(), [](double x) { return x != 0; }));
+  };
+  truth(
+      "any", [](const Ragged& x) { return any(x); }, any_of);
+  truth(
+      "all", [](const Ragged& x) { return all(x); }, all_of);
+  for (OpCase row : {per_row(
+                         "any", [](const Ragged&x, const Axes&axes) { return any(x, axes); }, any_of),
+                     per_row(
+                         "all", [](const Ragged&x, const Axes&axes) { return all(x, axes); }, all_of)}) {
+    row.order = 0;
+    row.differentiable = {};
+    rows.push_back(row);
+  }
   rows.push_back(per_row(
       "var", [](const Ragged& x, const Axes& axes) { return var(x, axes, 0); },
       [](const std::vector<double>& v) { return variance(v, 0); }));

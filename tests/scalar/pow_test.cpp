@@ -35,7 +35,9 @@ void samples(std::vector<T>& x, std::vector<T>& y) {
   constexpr int kEach = 500'000;
   using Limits = std::numeric_limits<T>;
   std::mt19937_64 random(7);
-  const auto uniform = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
+  const auto uniform = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
   const double tiny = std::log(static_cast<double>(Limits::denorm_min())) - 1,
                huge = std::log(static_cast<double>(Limits::max())) + 1;
   for (int i = 0; i < kEach; ++i) {
@@ -80,7 +82,7 @@ void check_specials() {
   constexpr T inf = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
   constexpr T tiny = std::numeric_limits<T>::denorm_min(), huge = std::numeric_limits<T>::max();
   const T even = static_cast<T>(std::ldexp(1.0, std::numeric_limits<T>::digits)), odd = even - 1;
-  const std::vector<T> values = {0,   T(-0.0), 1,   -1,  T(0.5), T(-0.5), 2,   -2,    3,    -3,   T(1.5),  T(-2.5),
+  const std::vector<T> values = {0,   T(-0.0), 1,   -1,  T(0.5), T(-0.5), 2,    -2,    3,    -3,    T(1.5),  T(-2.5),
                                  inf, -inf,    nan, odd, -odd,   even,    tiny, -tiny, huge, -huge, T(1e-3), 5};
   std::vector<T> x, y;
   for (const T a : values)

@@ -1,0 +1,166 @@
+// What the op-case table cannot say about scans, products and powers: zeros, special values, exactness, sequences.
+
+#include "reel/ops/scan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "reel/core/tape.h"
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/create.h"
+#include "reel/ops/ragged.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/views.h"
+
+namespace reel::test {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+const TensorOptions kDouble{.dtype = f64};
+
+// d sum(f(x)) / dx
+template <class F>
+std::vector<double> slopes(const Tensor& x, F&& f) {
+  Tape tape;
+  tape.watch(x);
+  const Tensor y = f(x);
+  return tape.gradient(y, ones_like(y), {x})[0].template to_vector<double>();
+}
+
+TEST(Prod, HasTheProductOfTheOthersAsGradientWithZerosToo) {
+  const auto f = [](const Tensor& x) { return prod(x, 0); };
+  EXPECT_THAT(slopes(tensor({2, 3, 4}, kDouble), f), ElementsAre(12, 8, 6));
+  EXPECT_THAT(slopes(tensor({2, 0, 4}, kDouble), f), ElementsAre(0, 8, 0));
+  EXPECT_THAT(slopes(tensor({0, 3, 0}, kDouble), f), ElementsAre(0, 0, 0));
+}
+
+TEST(Prod, HasASecondDerivativeAtTwoZeros) {
+  const Tensor x = tensor({0, 3, 0}, kDouble);
+  Tape outer;
+  outer.watch(x);
+  const Tensor dx = [&] {
+    Tape inner;
+    const Tensor y = prod(x);
+    return inner.gradient(y, ones_like(y), {x})[0];
+  }();
+  // d^2 (x0 x1 x2) / dx0 dx = (0, x2, x1)
+  const Tensor first = select(dx, 0, 0);
+  EXPECT_THAT(outer.gradient(first, ones_like(first), {x})[0].to_vector<double>(), ElementsAre(0, 0, 3));
+}
+
+TEST(Prod, OverSeveralAxesTakesAllOtherElements) {
+  const Tensor x = tensor({1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2}, kDouble);
+  EXPECT_THAT(prod(x, {0, 2}).to_vector<double>(), ElementsAre(60, 672));
+  EXPECT_THAT(slopes(x,
+                     [](const Tensor& x) {
+                       return prod(x, {0, 2});
+                     }),
+              ElementsAre(60, 30, 672 / 3, 672 / 4, 12, 10, 96, 84));
+}
+
+TEST(Prod, OfNothingIsOne) {
+  EXPECT_EQ(prod(empty({0})).item(), 1);
+  const Ragged x = Ragged::from_lengths(tensor({2, 3}, {2, 1}), {0, 2});
+  EXPECT_THAT(prod(x).to_vector<double>(), ElementsAre(1, 6));
+}
+
+TEST(Prod, OfIntegersCountsInI64) {
+  const Tensor y = prod(tensor({100000, 100000, 3}, {.dtype = i32}));
+  EXPECT_EQ(y.dtype(), i64);
+  EXPECT_EQ(y.item<std::int64_t>(), 30000000000);
+}
+
+TEST(Prod, OfALongRowCountsEachFactorOnce) {
+  for (const std::int64_t n : {15, 17, 31, 33, 63, 65, 1025, 4097, 100003}) {
+    Tensor x = full({n}, 1, kDouble);
+    x.mutable_data<double>()[static_cast<std::size_t>(n - 1)] = 3;
+    x.mutable_data<double>()[static_cast<std::size_t>(n / 2)] = 5;
+    EXPECT_EQ(prod(x).item(), 15) << n;
+    EXPECT_EQ(prod(Ragged::from_lengths(reshape(x, {n, 1}), {n})).item(), 15) << n;
+  }
+}
+
+TEST(Cumprod, HasAGradientAtZeros) {
+  const auto f = [](const Tensor& x) { return cumprod(x, 0); };
+  // y = (a, ab, abc)
+  EXPECT_THAT(slopes(tensor({2, 0, 4}, kDouble), f), ElementsAre(1 + 0 + 0, 2 + 8, 0));
+  EXPECT_THAT(slopes(tensor({0, 0, 4}, kDouble), f), ElementsAre(1, 0, 0));
+}
+
+TEST(Cumsum, OfF32IsRoundedOncePerElement) {
+  // In f32 the small numbers would be lost one by one.
+  Tensor x = full({1 << 16}, 0x1p-24);
+  x.mutable_data<float>()[0] = 1;
+  const std::vector<float> y = cumsum(x, 0).to_vector<float>();
+  EXPECT_EQ(y.back(), 1.0f + static_cast<float>(((1 << 16) - 1) * 0x1p-24));
+}
+
+TEST(Cumsum, OfIntegersAndBooleansIsI64) {
+  const Tensor y = cumsum(tensor({3, -1, 0}) > 0, 0);
+  EXPECT_EQ(y.dtype(), i64);
+  EXPECT_THAT(y.to_vector<std::int64_t>(), ElementsAre(1, 1, 1));
+  EXPECT_THAT(cumsum(tensor({1, 2, 3}, {.dtype = u8}), 0, {.reverse = true}).to_vector<std::int64_t>(),
+              ElementsAre(6, 5, 3));
+}
+
+TEST(Cumsum, OfASequenceAloneHasTheSameBits) {
+  Generator generator(3);
+  const Tensor x = randn({300, 5}, generator);
+  const Ragged y = cumsum(Ragged::from_lengths(x, {0, 120, 0, 1, 179}));
+  const Tensor alone = cumsum(narrow(x, 0, 121, 179), 0);
+  const Tensor last = contiguous(y[4]);
+  EXPECT_EQ(std::memcmp(last.array().data, alone.array().data, 179 * 5 * sizeof(float)), 0);
+  EXPECT_EQ(cumsum(Ragged::from_lengths(empty({0, 2}), {0, 0})).total(), 0);
+}
+
+TEST(LinearScan, IsTheRecurrence) {
+  const Tensor x = tensor({1, 2, 3}, kDouble), factor = tensor({7, 10, 0.5}, kDouble);
+  EXPECT_THAT(linear_scan(x, factor, 0).to_vector<double>(), ElementsAre(1, 12, 9));
+  EXPECT_THAT(linear_scan(x, factor, 0, {.exclusive = true}).to_vector<double>(), ElementsAre(0, 1, 12));
+  EXPECT_THAT(linear_scan(x, factor, 0, {.reverse = true}).to_vector<double>(), ElementsAre(225, 32, 3));
+}
+
+TEST(Pow, HasThePublishedGradientsAtZero) {
+  const Tensor x = tensor({0, 0, 0, 2}, kDouble), exponent = tensor({0, 1, 2, 0}, kDouble);
+  EXPECT_THAT(slopes(x, [&](const Tensor& x) { return pow(x, exponent); }), ElementsAre(0, 1, 0, 0));
+  const std::vector<double> d = slopes(exponent, [&](const Tensor& y) { return pow(x, y); });
+  EXPECT_THAT(std::vector<double>(d.begin(), d.end() - 1), Each(0));
+  EXPECT_NEAR(d.back(), std::log(2.0), 1e-15);
+  EXPECT_THAT(slopes(tensor({0, 1}, kDouble), [](const Tensor& y) { return pow(0, y); }), Each(0));
+  EXPECT_THAT(slopes(tensor({0, 3}, kDouble), [](const Tensor& x) { return pow(x, 0); }), Each(0));
+}
+
+TEST(Pow, OfIntegersWrapsAround) {
+  const Tensor x = tensor({2, -3, 0, 1, -1}, {.dtype = i32});
+  EXPECT_EQ(pow(x, 3).dtype(), i32);
+  EXPECT_THAT(pow(x, 3).to_vector<std::int64_t>(), ElementsAre(8, -27, 0, 1, -1));
+  EXPECT_THAT(pow(x, 0).to_vector<std::int64_t>(), Each(1));
+  EXPECT_THAT(pow(x, arange(1) - 1).to_vector<std::int64_t>(), ElementsAre(0, 0, 0, 1, -1));
+  EXPECT_THAT(pow(tensor({3}, {.dtype = u8}), 6).to_vector<std::int64_t>(), ElementsAre(729 % 256));
+  EXPECT_EQ(pow(x, 0.5).dtype(), f32);
+}
+
+TEST(RaggedExtremes, OfAnEmptySequenceHaveNoPlace) {
+  const Ragged x = Ragged::from_lengths(tensor({3, 5, 5, 1}, {4, 1}, kDouble), {0, 3, 1});
+  EXPECT_THAT(argmax(x).to_vector<std::int64_t>(), ElementsAre(-1, 1, 0));
+  EXPECT_THAT(argmin(x).to_vector<std::int64_t>(), ElementsAre(-1, 0, 0));
+  const Winners winners = max_which(x);
+  EXPECT_THAT(winners.y.to_vector<double>(), ElementsAre(-INFINITY, 5, 1));
+  EXPECT_THAT(winners.which.to_vector<std::int64_t>(), ElementsAre(-1, 1, 0));
+  EXPECT_EQ(amin(x).to_vector<double>()[0], INFINITY);
+  // Ties: amax splits evenly, max gives to the first.
+  const auto per_row = [&](auto op) {
+    return slopes(x.values(), [&](const Tensor& v) { return op(Ragged::from_lengths(v, {0, 3, 1})); });
+  };
+  EXPECT_THAT(per_row([](const Ragged& r) { return amax(r); }), ElementsAre(0, 0.5, 0.5, 1));
+  EXPECT_THAT(per_row([](const Ragged& r) { return max_which(r).y; }), ElementsAre(0, 1, 0, 1));
+}
+
+}  // namespace
+}  // namespace reel::test
