@@ -170,8 +170,8 @@ class REEL_API Ops {
   // --- reductions ---------------------------------------------------------------------------------------------------
   /// y has x's rank and size 1 on each reduced axis; x strided. max and min propagate NaN (the first one wins `which`).
   /// `which` (null or i64, y's shape; needs exactly one reduced axis, max or min): index of the first winner.
-  /// An empty axis gives 0 for sum, 1 for prod, NaN for mean, -inf / +inf for max / min. Integers: all but mean, in their
-  /// own dtype.
+  /// An empty axis gives 0 for sum, 1 for prod, NaN for mean, -inf / +inf for max / min. Integers: sum, max, min in their
+  /// own dtype, prod of i64.
   virtual void reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) = 0;
 
   /// Along `axis`, from its end if `reverse`, with s before the first element: sum: s = x[i] + factor[i] s from 0, where
@@ -291,8 +291,8 @@ class REEL_API Ops {
 
   // --- segments (ragged) --------------------------------------------------------------------------------------------
   /// y[s, :] = op over the rows of segment s; x [total, width], y [count, width]; which as in reduce, counted from the
-  /// segment's first row, -1 if it is empty. Empty: sum, mean 0; prod 1; max -inf; min
-  /// +inf.
+  /// segment's first row, -1 if it is empty.
+  /// Empty: sum, mean 0; prod 1; max -inf; min +inf.
   virtual void segment_reduce(ReduceOp op, const Array& x, const Segments& segments, const Array& y,
                               const Array* which) = 0;
   /// y[r, :] = x[s, :] for each row r of segment s, divided by the segment's length if `mean`.

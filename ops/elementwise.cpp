@@ -1,7 +1,9 @@
 #include "reel/ops/elementwise.h"
 
+#include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
@@ -77,11 +79,36 @@ Tensor choose(const Tensor& condition, const Arg& a, const Arg& b, SourceLocatio
   return relu_mask(left, mask) + relu_mask(right, complement(mask));
 }
 
+Arg number(Scalar x, SourceLocation location) { return x.integral ? Arg(x.integer, location) : Arg(x.real, location); }
+
 // --- logaddexp --------------------------------------------------------------------------------------------------------
 
 // a - b, and 0 where both are the same infinity: `apart` is 0 there.
 Tensor difference(const Tensor& a, const Tensor& b, const Tensor& apart) {
   return relu_mask(a, apart) - relu_mask(b, apart);
+}
+
+// --- polygamma --------------------------------------------------------------------------------------------------------
+
+// x in f64, unrecorded.
+Tensor polygamma_of(int n, const Tensor& x) {
+  constexpr double bernoulli[] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6};
+  const int terms = 14 + n;
+  // The sum from x + terms on is z^-n (1 / n + r / 2 + sum of B[2 j] (n + 1) ... (n + 2 j - 1) / (2 j)! r^(2 j)), r = 1 / z.
+  const Tensor z = x + terms, r = 1 / z, square = r * r;
+  std::vector<double> factors;
+  double rising = n + 1, factorial = 2;
+  for (int j = 1; j <= 7; ++j) {
+    factors.push_back(bernoulli[j - 1] * rising / factorial);
+    rising *= (n + 2.0 * j) * (n + 2 * j + 1);
+    factorial *= (2.0 * j + 1) * (2 * j + 2);
+  }
+  Tensor series = square * factors.back();
+  for (int j = 6; j >= 1; --j) series = square * (series + factors[static_cast<std::size_t>(j - 1)]);
+  Tensor sum = pow(z, -n) * (series + 0.5 * r + 1.0 / n);
+  for (int k = terms - 1; k >= 0; --k) sum = sum + pow(x + k, -(n + 1));  // small ones first
+  const double scale = (n % 2 == 0 ? -1 : 1) * std::tgamma(n + 1.0);
+  return where(x >= 0, scale * sum, std::numeric_limits<double>::quiet_NaN());
 }
 
 Tensor summed_to(const Tensor& dx, const Shape& shape) { return dx.shape() == shape ? dx : detail::sum_to(dx, shape); }
@@ -140,6 +167,17 @@ Tensor logaddexp(const Tensor& a, const Tensor& b, SourceLocation where) {
   return y;
 }
 
+Tensor polygamma(int n, const Tensor& x, SourceLocation where) {
+  check::floating("polygamma", "x", x, where);
+  if (n < 0) throw Error("polygamma: n must be at least 0, got " + std::to_string(n), where);
+  if (n == 0) return digamma(x, where);
+  Tensor y = untaped([&] { return cast(polygamma_of(n, cast(x, f64)), x.dtype()); });
+  if (taping())
+    record_op("polygamma", where, {&x}, y, {&x},
+              [n, x](Gradients& g) { g.add(0, g.dy() * polygamma(n + 1, x, SourceLocation{})); });
+  return y;
+}
+
 Ragged clamp(const Ragged& x, double low, double high, SourceLocation where) {
   return x.with(clamp(x.values(), low, high, where));
 }
@@ -147,6 +185,14 @@ Ragged where(const Ragged& condition, const Ragged& a, const Ragged& b, SourceLo
   check::same_lengths("where", condition, a, location);
   check::same_lengths("where", a, b, location);
   return condition.with(choose(condition.values(), Arg(a.values(), location), Arg(b.values(), location), location));
+}
+Ragged where(const Ragged& condition, const Ragged& a, Scalar b, SourceLocation location) {
+  check::same_lengths("where", condition, a, location);
+  return condition.with(choose(condition.values(), Arg(a.values(), location), number(b, location), location));
+}
+Ragged where(const Ragged& condition, Scalar a, const Ragged& b, SourceLocation location) {
+  check::same_lengths("where", condition, b, location);
+  return condition.with(choose(condition.values(), number(a, location), Arg(b.values(), location), location));
 }
 Ragged leaky_relu(const Ragged& x, double slope, SourceLocation where) {
   return x.with(leaky_relu(x.values(), slope, where));
@@ -156,5 +202,7 @@ Ragged logaddexp(const Ragged& a, const Ragged& b, SourceLocation where) {
   check::same_lengths("logaddexp", a, b, where);
   return a.with(logaddexp(a.values(), b.values(), where));
 }
+
+Ragged polygamma(int n, const Ragged& x, SourceLocation where) { return x.with(polygamma(n, x.values(), where)); }
 
 }  // namespace reel

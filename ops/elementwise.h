@@ -21,6 +21,12 @@ REEL_API Tensor where(const Tensor& condition, const Arg& a, const Arg& b);
 REEL_API Ragged where(const Ragged& condition, const Ragged& a, const Ragged& b,
                       SourceLocation location = SourceLocation::current());
 
+/// A number where the condition does not hold, or where it does.
+REEL_API Ragged where(const Ragged& condition, const Ragged& a, Scalar b,
+                      SourceLocation location = SourceLocation::current());
+REEL_API Ragged where(const Ragged& condition, Scalar a, const Ragged& b,
+                      SourceLocation location = SourceLocation::current());
+
 /// x where x > 0, else slope x; the gradient at 0 is `slope`.
 REEL_API Tensor leaky_relu(const Tensor& x, double slope = 0.01, SourceLocation where = SourceLocation::current());
 REEL_API Ragged leaky_relu(const Ragged& x, double slope = 0.01, SourceLocation where = SourceLocation::current());
@@ -34,5 +40,10 @@ REEL_API Ragged elu(const Ragged& x, double alpha = 1, SourceLocation where = So
 REEL_API Tensor logaddexp(const Tensor& a, const Tensor& b, SourceLocation where = SourceLocation::current());
 /// Both with the same lengths; rows broadcast.
 REEL_API Ragged logaddexp(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+
+/// The derivative of order n of digamma, n >= 0: (-1)^(n+1) n! sum over k >= 0 of (x + k)^-(n+1), for x >= 0; NaN below. In f64
+/// inside: a sum of 14 + n terms and the Euler-Maclaurin formula for the others. Gradients of any order. Throws Error for n < 0.
+REEL_API Tensor polygamma(int n, const Tensor& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged polygamma(int n, const Ragged& x, SourceLocation where = SourceLocation::current());
 
 }  // namespace reel

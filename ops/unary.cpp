@@ -5,6 +5,7 @@
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
+#include "reel/ops/elementwise.h"
 #include "reel/ops/unary_op.h"
 
 namespace reel {
@@ -102,9 +103,10 @@ Tensor lgamma(const Tensor& x, SourceLocation where) {
 Tensor digamma(const Tensor& x, SourceLocation where) {
   return detail::unary<scalar::Digamma>(UnaryOp::digamma, "digamma", x, where, [](const Tensor& dy, const Tensor& x) {
     Tensor dx = detail::unary_gradient(UnaryOp::digamma, dy, x);
-    detail::record_op("digamma_backward", SourceLocation{}, {&dy, &x}, dx, {&x}, [x](detail::Gradients& g) {
-      if (g.needs(1)) throw Error("digamma has a first derivative only");
-      g.add(0, detail::unary_gradient(UnaryOp::digamma, g.dy(), x));
+    detail::record_op("digamma_backward", SourceLocation{}, {&dy, &x}, dx, {&dy, &x}, [dy, x](detail::Gradients& g) {
+      if (g.needs(0))
+        g.add(0, g.recording() ? g.dy() * polygamma(1, x) : detail::unary_gradient(UnaryOp::digamma, g.dy(), x));
+      if (g.needs(1)) g.add(1, g.dy() * dy * polygamma(2, x));
     });
     return dx;
   });

@@ -34,7 +34,7 @@ REEL_API Tensor erf(const Tensor& x, SourceLocation where = SourceLocation::curr
 REEL_API Tensor erfc(const Tensor& x, SourceLocation where = SourceLocation::current());
 /// log |gamma(x)|.
 REEL_API Tensor lgamma(const Tensor& x, SourceLocation where = SourceLocation::current());
-/// The derivative of lgamma. Has a first derivative only; asking for a second one throws.
+/// The derivative of lgamma. Its own of second and higher order are for x >= 0; they are NaN below.
 REEL_API Tensor digamma(const Tensor& x, SourceLocation where = SourceLocation::current());
 /// -1, 0 or 1; NaN stays NaN. The gradient is 0.
 REEL_API Tensor sign(const Tensor& x, SourceLocation where = SourceLocation::current());

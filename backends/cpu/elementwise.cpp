@@ -1,5 +1,5 @@
 #include "reel/backends/cpu/cpu_ops.h"
-#include "reel/backends/cpu/run_elements.h"
+#include "reel/backends/cpu/unary_runs.h"
 #include "reel/core/scalar/far.h"
 #include "reel/core/scalar/unary.h"
 
@@ -25,8 +25,10 @@ constexpr Run kRuns[2][kUnaryOps] = {{REEL_UNARY_OPS(REEL_RUN_F32)}, {REEL_UNARY
 
 }  // namespace
 
+Run unary_run(UnaryOp op, DType dtype) { return kRuns[dtype == DType::f64][static_cast<int>(op)]; }
+
 void CpuOps::unary(UnaryOp op, const Array& x, const Array& y) {
-  const Run run = kRuns[y.dtype == DType::f64][static_cast<int>(op)];
+  const Run run = unary_run(op, y.dtype);
   const auto size = static_cast<int64_t>(size_of(y.dtype));
   if (x.contiguous && y.contiguous) {
     run_contiguous(run, x.data, size, x.data, size, y.data, size, y.size);

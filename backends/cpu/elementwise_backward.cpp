@@ -1,5 +1,5 @@
 #include "reel/backends/cpu/cpu_ops.h"
-#include "reel/backends/cpu/run_elements.h"
+#include "reel/backends/cpu/unary_runs.h"
 #include "reel/core/scalar/binary.h"
 #include "reel/core/scalar/far.h"
 #include "reel/core/scalar/unary.h"
@@ -48,8 +48,10 @@ constexpr scalar::Saved kSaved[] = {REEL_UNARY_OPS(REEL_SAVED)};
 
 }  // namespace
 
+Run unary_backward_run(UnaryOp op, DType dtype) { return kRuns[dtype == DType::f64][static_cast<int>(op)]; }
+
 void CpuOps::unary_backward(UnaryOp op, const Array& saved, const Array& dy, const Array& dx) {
-  const Run run = kRuns[dx.dtype == DType::f64][static_cast<int>(op)];
+  const Run run = unary_backward_run(op, dx.dtype);
   const auto size = static_cast<int64_t>(size_of(dx.dtype));
   // Where nothing is saved the formula ignores the value, but it must be one that can be read.
   const bool none = kSaved[static_cast<int>(op)] == scalar::Saved::none;

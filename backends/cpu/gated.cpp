@@ -1,51 +1,31 @@
 #include "reel/backends/cpu/cpu_ops.h"
-#include "reel/backends/cpu/kernel.h"
-#include "reel/core/scalar/unary.h"
+#include "reel/backends/cpu/unary_runs.h"
 
-// Each row of x is a | b, the row of y is a f(b). Rows are cut into pieces of columns where they are long.
+// Each row of x is a | b, the row of y is a f(b). f and f' are the loops of the elementwise kernels, run over pieces of a row
+// that stay in the first-level cache until they are multiplied.
 
 namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
-/// f and f' of an op whose derivative is one of the input or of the output.
-template <class Op>
-struct Gate {
-  template <class T>
-  REEL_INLINE static T derivative(T b, T value) {
-    return Op::derivative(Op::saved == scalar::Saved::output ? value : b);
-  }
-};
+constexpr int64_t kPiece = 512;
 
-template <class Op, class T>
-void forward(const T* a, const T* b, T* y, int64_t count) {
+UnaryOp function_of(GateOp op) {
+  return op == GateOp::sigmoid ? UnaryOp::sigmoid : op == GateOp::gelu ? UnaryOp::gelu : UnaryOp::silu;
+}
+
+template <class T>
+REEL_INLINE void multiply(const T* a, const T* b, T* y, int64_t count) {
 #pragma omp simd
-  for (int64_t j = 0; j < count; ++j) y[j] = a[j] * Op::forward(b[j]);
+  for (int64_t j = 0; j < count; ++j) y[j] = a[j] * b[j];
 }
 
-template <class Op, class T>
-void backward(const T* a, const T* b, const T* dy, T* da, T* db, int64_t count) {
-#pragma omp simd
-  for (int64_t j = 0; j < count; ++j) {
-    const T value = Op::forward(b[j]);
-    db[j] = dy[j] * a[j] * Gate<Op>::derivative(b[j], value);
-    da[j] = dy[j] * value;
-  }
-}
-
+/// f(row, column, count) for pieces of columns that together are all of [rows, n].
 template <class F>
-REEL_INLINE void dispatch_gate(GateOp op, F&& f) {
-  if (op == GateOp::sigmoid) return f.template operator()<scalar::Sigmoid>();
-  if (op == GateOp::gelu) return f.template operator()<scalar::Gelu>();
-  return f.template operator()<scalar::Silu>();
-}
-
-/// f(row, column, count) for runs of columns that together are all of [rows, n].
-template <class F>
-REEL_INLINE void for_each_piece(int64_t rows, int64_t n, F&& f) {
+REEL_INLINE void for_each_piece(int64_t rows, int64_t n, F f) {
   if (rows * n == 0) return;
-  const int64_t piece = even_chunk(n), pieces = ceil_div(n, piece);
-  parallel_for(rows * pieces, max<int64_t>(1, kGrain / piece), [&](int64_t begin, int64_t end) {
+  const int64_t piece = even_chunk(n, kPiece), pieces = ceil_div(n, piece);
+  parallel_for(rows * pieces, max<int64_t>(1, kGrain / piece), [=](int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t column = unit % pieces * piece;
       f(unit / pieces, column, min(piece, n - column));
@@ -57,25 +37,34 @@ REEL_INLINE void for_each_piece(int64_t rows, int64_t n, F&& f) {
 
 void CpuOps::gated(GateOp op, const Array& x, const Array& y) {
   const int64_t n = y.shape.back();
+  const Run function = unary_run(function_of(op), x.dtype);
   dispatch_floating(x.dtype, [&]<class T>() {
-    dispatch_gate(op, [&]<class Op>() {
-      for_each_piece(y.shape[0], n, [&](int64_t row, int64_t column, int64_t count) {
-        const T* const a = x.as<T>() + 2 * row * n + column;
-        forward<Op>(a, a + n, y.as<T>() + row * n + column, count);
-      });
+    const T* const from = x.as<T>();
+    T* const to = y.as<T>();
+    for_each_piece(y.shape[0], n, [=](int64_t row, int64_t column, int64_t count) {
+      const T *const a = from + 2 * row * n + column, *const b = a + n;
+      T* const result = to + row * n + column;
+      function(b, b, result, count);
+      multiply(a, result, result, count);
     });
   });
 }
 
 void CpuOps::gated_backward(GateOp op, const Array& x, const Array& dy, const Array& dx) {
   const int64_t n = dy.shape.back();
+  const Run function = unary_run(function_of(op), x.dtype), slope = unary_backward_run(function_of(op), x.dtype);
+  const bool of_output = op == GateOp::sigmoid;  // what its derivative is a function of
   dispatch_floating(x.dtype, [&]<class T>() {
-    dispatch_gate(op, [&]<class Op>() {
-      for_each_piece(dy.shape[0], n, [&](int64_t row, int64_t column, int64_t count) {
-        const T* const a = x.as<T>() + 2 * row * n + column;
-        T* const da = dx.as<T>() + 2 * row * n + column;
-        backward<Op>(a, a + n, dy.as<T>() + row * n + column, da, da + n, count);
-      });
+    const T *const from = x.as<T>(), *const grads = dy.as<T>();
+    T* const to = dx.as<T>();
+    for_each_piece(dy.shape[0], n, [=](int64_t row, int64_t column, int64_t count) {
+      alignas(64) T value[kPiece], product[kPiece];
+      const T *const a = from + 2 * row * n + column, *const b = a + n, *const grad = grads + row * n + column;
+      T *const da = to + 2 * row * n + column, *const db = da + n;
+      function(b, b, value, count);
+      multiply(grad, value, da, count);
+      multiply(grad, a, product, count);
+      slope(of_output ? value : b, product, db, count);
     });
   });
 }

@@ -85,13 +85,15 @@ struct Min {
   }
 };
 
-/// f.template operator()<Op, T>() for an op and a dtype. A mean is a sum that is divided at the end.
+/// f.template operator()<Op, T>() for an op and a dtype. A mean is a sum that is divided at the end. Products of integers are
+/// of i64 alone.
 template <class F>
 REEL_INLINE decltype(auto) dispatch_reduction(ReduceOp op, DType dtype, F&& f) {
   return dispatch_arithmetic(dtype, [&]<class T>() {
     if (op == ReduceOp::max) return f.template operator()<Max, T>();
     if (op == ReduceOp::min) return f.template operator()<Min, T>();
-    if (op == ReduceOp::prod) return f.template operator()<Prod, T>();
+    if constexpr (sizeof(T) == 8 || !std::is_integral_v<T>)
+      if (op == ReduceOp::prod) return f.template operator()<Prod, T>();
     return f.template operator()<Sum, T>();
   });
 }

@@ -1,9 +1,8 @@
-#include <type_traits>
-
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/simd.h"
 
-// Running sums and products down the columns of blocks of rows: a block is a segment, or the lines along an axis. A line is
+// Recurrences, running sums and products among them, down the columns of blocks of rows: a block is a segment, or the lines along an axis. A line is
 // walked in order by one thread, its state in f64; threads share blocks and groups of columns.
 
 namespace reel::cpu::REEL_CPU_ISA {
@@ -22,27 +21,10 @@ struct StateOf<int64_t> {
   using Type = std::uint64_t;
 };
 
-struct RunningSum {
-  static constexpr int start = 0;
-  template <class S, class T>
-  REEL_INLINE static S step(S state, T x, const T*, int64_t) {
-    return state + static_cast<S>(x);
-  }
-};
-struct RunningProduct {
-  static constexpr int start = 1;
-  template <class S, class T>
-  REEL_INLINE static S step(S state, T x, const T*, int64_t) {
-    return state * static_cast<S>(x);
-  }
-};
-struct Recurrence {
-  static constexpr int start = 0;
-  template <class S, class T>
-  REEL_INLINE static S step(S state, T x, const T* factor, int64_t j) {
-    return static_cast<S>(factor[j]) * state + static_cast<S>(x);
-  }
-};
+REEL_INLINE double advance(double factor, double state, double x) { return fma(factor, state, x); }
+REEL_INLINE std::uint64_t advance(std::uint64_t factor, std::uint64_t state, std::uint64_t x) {
+  return factor * state + x;
+}
 
 /// Where rows lie, and which way they are walked.
 struct Walk {
@@ -50,29 +32,34 @@ struct Walk {
   bool reverse, exclusive;
 };
 
-/// `columns` columns of `rows` rows of `walk.width` elements.
-template <class Op, class T>
-void scan_rows(const Walk& walk, const T* x, const T* factor, T* y, int64_t rows, int64_t columns) {
+/// state = factor state + x for rows of elements; a row that is null is the same number everywhere.
+template <class T>
+struct Recurrence {
+  const T* factor;  // null: 1
+  const T* x;       // null: 0
+  T start;
+};
+
+/// `columns` columns of `rows` rows of walk.width elements, from element `place` on.
+template <class T>
+void scan_rows(const Walk& walk, const Recurrence<T>& recurrence, int64_t place, T* y, int64_t rows, int64_t columns) {
   using State = typename StateOf<T>::Type;
   State state[kColumns];
-  for (int64_t j = 0; j < columns; ++j) state[j] = static_cast<State>(Op::start);
+  T ones[kColumns], zeros[kColumns];
+  for (int64_t j = 0; j < columns; ++j) {
+    state[j] = static_cast<State>(recurrence.start);
+    ones[j] = 1;
+    zeros[j] = 0;
+  }
   for (int64_t i = 0; i < rows; ++i) {
-    const int64_t place = (walk.reverse ? rows - 1 - i : i) * walk.width;
-    const T *const from = x + place, *const f = factor == nullptr ? nullptr : factor + place;
-    T* const to = y + place;
-    if (walk.exclusive) {
+    const int64_t row = place + (walk.reverse ? rows - 1 - i : i) * walk.width;
+    const T* const factor = recurrence.factor == nullptr ? ones : recurrence.factor + row;
+    const T* const x = recurrence.x == nullptr ? zeros : recurrence.x + row;
 #pragma omp simd
-      for (int64_t j = 0; j < columns; ++j) {
-        const State before = state[j];
-        state[j] = Op::step(before, from[j], f, j);
-        to[j] = static_cast<T>(before);
-      }
-    } else {
-#pragma omp simd
-      for (int64_t j = 0; j < columns; ++j) {
-        state[j] = Op::step(state[j], from[j], f, j);
-        to[j] = static_cast<T>(state[j]);
-      }
+    for (int64_t j = 0; j < columns; ++j) {
+      const State before = state[j];
+      state[j] = advance(static_cast<State>(factor[j]), before, static_cast<State>(x[j]));
+      y[row + j] = static_cast<T>(walk.exclusive ? before : state[j]);
     }
   }
 }
@@ -82,28 +69,24 @@ template <class First>
 void scan_blocks(ScanOp op, const Array& x, const Array* factor, const Walk& walk, int64_t blocks, int64_t total,
                  First first, const Array& y) {
   if (y.size == 0) return;
-  const auto run = [&]<class Op, class T>() {
-    const T *const from = x.as<T>(), *const f = factor == nullptr ? nullptr : factor->as<T>();
+  const auto run = [&]<class T>() {
+    const T* const from = x.as<T>();
+    const Recurrence<T> recurrence = op == ScanOp::prod
+                                         ? Recurrence<T>{from, nullptr, 1}
+                                         : Recurrence<T>{factor == nullptr ? nullptr : factor->as<T>(), from, 0};
     T* const to = y.as<T>();
     const int64_t piece = even_chunk(walk.width, kColumns), pieces = ceil_div(walk.width, piece);
     const int64_t rows = max<int64_t>(1, total / blocks);  // of a block on average
     parallel_for(blocks * pieces, max<int64_t>(1, kGrain / (rows * piece)), [&](int64_t begin, int64_t end) {
       for (int64_t unit = begin; unit < end; ++unit) {
         const int64_t block = unit / pieces, column = unit % pieces * piece, row = first(block);
-        const int64_t place = row * walk.width + column;
-        scan_rows<Op, T>(walk, from + place, f == nullptr ? nullptr : f + place, to + place, first(block + 1) - row,
-                         min(piece, walk.width - column));
+        scan_rows(walk, recurrence, row * walk.width + column, to, first(block + 1) - row,
+                  min(piece, walk.width - column));
       }
     });
   };
-  const auto run_op = [&]<class T>() {
-    if (op == ScanOp::prod) return run.template operator()<RunningProduct, T>();
-    if constexpr (!std::is_integral_v<T>)
-      if (factor != nullptr) return run.template operator()<Recurrence, T>();
-    return run.template operator()<RunningSum, T>();
-  };
-  if (x.dtype == DType::i64) return run_op.template operator()<int64_t>();
-  dispatch_floating(x.dtype, run_op);
+  if (x.dtype == DType::i64) return run.template operator()<int64_t>();
+  dispatch_floating(x.dtype, run);
 }
 
 }  // namespace

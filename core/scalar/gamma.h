@@ -6,23 +6,26 @@
 /// The logarithm of the gamma function and its derivatives. In f64; f32 is rounded from that.
 namespace reel::scalar {
 
-/// sin(pi x) and cos(pi x) for |x| up to 2^51, and x - its nearest integer.
+/// sin(pi x) and cos(pi x) for |x| up to 2^51, of an angle that lost `rest` in rounding: the exact one is rest farther.
 struct PiAngle {
-  double sine, cosine;
+  double sine, cosine, rest;
 
   REEL_SCALAR explicit PiAngle(double x) {
-    constexpr double pi = 3.14159265358979312;
+    constexpr double pi = 0x1.921fb54442d18p+1, pi_low = 0x1.1a62633145c07p-53;
     const double nearest = round_to_even(x);
     const double r = x - nearest;  // exact
     const double a = abs(r);
     const bool near = a <= 0.25;
-    const double angle = pi * (near ? a : 0.5 - a);
+    const double part = near ? a : 0.5 - a;
+    const double angle = pi * part;
+    const double lost = fma(part, pi_low, product_tail(pi, part, angle));
     const double s = sin_polynomial(angle), c = cos_polynomial(angle);
     const double half = 0.5 * nearest;
     const bool odd = half != round_to_even(half);
     const double sine_size = near ? s : c, cosine_size = near ? c : s;
     sine = copysign(odd ? -sine_size : sine_size, odd ? -r : r);
     cosine = odd ? -cosine_size : cosine_size;
+    rest = near != (r < 0.0) ? lost : -lost;
   }
 };
 
@@ -71,8 +74,8 @@ REEL_SCALAR double lgamma(double x) {
 }
 REEL_SCALAR float lgamma(float x) { return static_cast<float>(lgamma(static_cast<double>(x))); }
 
-/// The derivative of log Gamma for x > 0, with relative accuracy at its zero.
-REEL_SCALAR double digamma_of_positive(double x) {
+/// The derivative of log Gamma for x > 0, with relative accuracy at its zero. `low` is what x lost in rounding.
+REEL_SCALAR double digamma_of_positive(double x, double low) {
   const bool big = x >= 8.0;
   const bool small = x < 1.0;
   // psi(x) = psi(z) + the sum of 1 / (x - k), gathered as one fraction, z in [1, 3); or psi(x) = psi(x + 1) - 1 / x.
@@ -94,7 +97,7 @@ REEL_SCALAR double digamma_of_positive(double x) {
       -0x1.4dee073ccac3bp-19, 0x1.49fdb5b29f3d1p-20, -0x1.c6470f9aff96bp-21, 0x1.d87d61380d5cfp-22,
       0x1.9f196fc83c37ap-25, -0x1.456611fc57c4cp-25, -0x1.a4220d714312cp-23, 0x1.c35c6caeca69cp-24,
       0x1.023bcf9a0bb02p-24, -0x1.15c89058a1530p-25, -0x1.42c13d732a8e1p-26, 0x1.4db530fc390c5p-27);
-  const double distance = (z - 0x1.762d86356be3fp+0) - 0x1.b86a722197829p-54;
+  const double distance = (z - 0x1.762d86356be3fp+0) - (0x1.b86a722197829p-54 - low);
   const double near = fma(distance, p, numerator / denominator);
   // log x - 1 / (2 x) - D(1 / x^2) / x^2, degree 7, error 2^-71.
   const double inverse = 1.0 / x;
@@ -108,11 +111,17 @@ REEL_SCALAR double digamma_of_positive(double x) {
 
 /// Below 0 by reflection, psi(x) = psi(1 - x) - pi / tan(pi x): NaN at the negative integers, -+infinity at +-0.
 REEL_SCALAR double digamma(double x) {
-  const double positive = digamma_of_positive(x < 0.0 ? 1.0 - x : x);
+  const double mirrored = 1.0 - x;
+  const bool left = x < 0.0;
+  const double positive = digamma_of_positive(left ? mirrored : x, left ? (1.0 - mirrored) - x : 0.0);
   const PiAngle angle(x);
-  const double reflected = positive - 3.14159265358979312 * angle.cosine / angle.sine;
+  constexpr double pi = 0x1.921fb54442d18p+1, pi_low = 0x1.1a62633145c07p-53;
+  const double cotangent = angle.cosine / angle.sine, term = pi * cotangent;
+  const double lost =
+      fma(cotangent, pi_low, product_tail(pi, cotangent, term)) - pi * fma(cotangent, cotangent, 1.0) * angle.rest;
+  const double reflected = (positive - (abs(cotangent) < 1e100 ? lost : 0.0)) - term;
   const double negative = angle.sine == 0.0 || x == -infinity<double>() ? quiet_nan<double>() : reflected;
-  return x == 0.0 ? copysign(infinity<double>(), -x) : (x < 0.0 ? negative : positive);
+  return x == 0.0 ? copysign(infinity<double>(), -x) : (left ? negative : positive);
 }
 REEL_SCALAR float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
 

@@ -139,7 +139,7 @@ REEL_SCALAR T cos(T x) {
   return sin_of_quarters(reduce_angle(x), 1);
 }
 
-/// sin and cos where reduce_angle gives NaN: beyond 1e8 in f64. See for_each_argument.
+/// sin and cos where reduce_angle gives NaN: beyond 1e8 in f64. See far.h.
 REEL_SCALAR double far_sin(double x) { return sin_of_quarters(reduce_far_angle(x), 0); }
 REEL_SCALAR double far_cos(double x) { return sin_of_quarters(reduce_far_angle(x), 1); }
 

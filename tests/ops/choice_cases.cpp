@@ -5,6 +5,7 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
 #include "reel/ops/elementwise.h"
+#include "reel/ops/logical.h"
 #include "reel/ops/views.h"
 #include "reel/tests/ops/reference.h"
 
@@ -142,6 +143,15 @@ std::vector<OpCase> choice_cases() {
                       {"where", "the same lengths", "cases.cpp"}}};
   rows.push_back(unary(
       "where/number", [](const Tensor& x) { return where(x > 0, x, -3); }, [](double x) { return x > 0 ? x : -3; }));
+  rows.push_back(unary(
+      "where/ragged_number",
+      [](const Tensor& x) {
+        const Ragged r = one_sequence(x);
+        return where(r > 1, 7, where(r > 0, r, -3)).values();
+      },
+      [](double x) { return x > 1   ? 7
+                            : x > 0 ? x
+                                    : -3; }));
   rows.push_back(unary(
       "where/integers", [](const Tensor& x) { return where(x > 0, arange(x.size(-1)), -3); }, nullptr));
   rows.back().order = 0;

@@ -79,5 +79,17 @@ TEST(Logaddexp, HandlesInfinities) {
   EXPECT_TRUE(std::isnan(logaddexp(tensor({NAN}), tensor({1})).item()));
 }
 
+TEST(Polygamma, HasThePublishedValues) {
+  const Tensor one = ones({1}, kDouble);
+  const double pi = std::acos(-1.0);
+  EXPECT_NEAR(polygamma(1, one).item(), pi * pi / 6, 4e-16);
+  EXPECT_NEAR(polygamma(2, one).item(), -2 * 1.2020569031595943, 9e-16);  // Apery's constant
+  EXPECT_NEAR(polygamma(3, one).item(), pi * pi * pi * pi / 15, 2e-15);
+  EXPECT_NEAR(polygamma(10, one).item() / -3628800 / 1.0004941886041195, 1, 1e-15);  // zeta(11)
+  EXPECT_EQ(polygamma(1, zeros({1})).item(), INFINITY);
+  EXPECT_EQ(polygamma(2, full({1}, INFINITY)).item(), 0);
+  EXPECT_TRUE(std::isnan(polygamma(1, full({1}, -0.5)).item()));
+}
+
 }  // namespace
 }  // namespace reel::test

@@ -9,6 +9,7 @@
 
 #include "reel/core/tape.h"
 #include "reel/ops/create.h"
+#include "reel/ops/softmax.h"
 
 namespace reel::test {
 namespace {
@@ -58,6 +59,27 @@ TEST(HuberLoss, HasTheDerivativeDeltaFarOut) {
 TEST(CosineSimilarity, OfZerosIsZero) {
   EXPECT_EQ(cosine_similarity(zeros({1, 3}), ones({1, 3})).item(), 0);
   EXPECT_NEAR(cosine_similarity(full({1, 3}, -2, kDouble), ones({1, 3}, kDouble)).item(), -1, 1e-15);
+}
+
+TEST(CrossEntropy, OfSoftLabelsDoesNotLookAtWhatHasNone) {
+  const Tensor logits = tensor({0, -INFINITY, 0}, {1, 3}, kDouble), target = tensor({0.5, 0, 0.5}, {1, 3}, kDouble);
+  EXPECT_NEAR(cross_entropy(logits, target).item(), std::log(2.0), 1e-15);
+  EXPECT_THAT(slopes(logits, [&](const Tensor& x) { return cross_entropy(x, target); }), ElementsAre(0, 0, 0));
+}
+
+TEST(CrossEntropy, CountsTheMeanByTheWeightsOfTheTargets) {
+  const Tensor logits = zeros({3, 2}, kDouble), target = tensor({0, 1, -100}, {.dtype = i64});
+  const Tensor weight = tensor({1, 3}, kDouble);
+  const Tensor sum = cross_entropy(logits, target, {.reduction = Reduction::sum, .weight = weight});
+  EXPECT_NEAR(sum.item(), 4 * std::log(2.0), 1e-15);
+  EXPECT_NEAR(cross_entropy(logits, target, {.weight = weight}).item(), std::log(2.0), 1e-15);
+  EXPECT_TRUE(std::isnan(cross_entropy(logits, full({3}, -100, {.dtype = i64})).item()));
+}
+
+TEST(NllLoss, DoesNotLookAtWhatIsNotTheTarget) {
+  const Tensor log_p = tensor({0, -INFINITY, NAN, -2}, {2, 2}, kDouble), target = tensor({0, 1}, {.dtype = i64});
+  EXPECT_EQ(nll_loss(log_p, target).item(), 1);
+  EXPECT_THAT(slopes(log_p, [&](const Tensor& x) { return nll_loss(x, target); }), ElementsAre(-0.5, 0, 0, -0.5));
 }
 
 }  // namespace

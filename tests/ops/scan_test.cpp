@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "reel/core/parallel.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
@@ -84,6 +85,21 @@ TEST(Prod, OfALongRowCountsEachFactorOnce) {
     EXPECT_EQ(prod(x).item(), 15) << n;
     EXPECT_EQ(prod(Ragged::from_lengths(reshape(x, {n, 1}), {n})).item(), 15) << n;
   }
+}
+
+TEST(Prod, OfALongSequenceHasTheSameBitsForAnyNumberOfThreads) {
+  Generator generator(11);
+  const Tensor x = 0.999 + 0.002 * rand({40000, 6}, generator);
+  const int before = num_threads();
+  set_num_threads(1);
+  const std::vector<float> expected = prod(Ragged::from_lengths(x, {1, 39999})).to_vector<float>();
+  for (const int threads : {2, 3, 7, 16}) {
+    set_num_threads(threads);
+    EXPECT_EQ(prod(Ragged::from_lengths(x, {1, 39999})).to_vector<float>(), expected);
+    EXPECT_EQ(prod(Ragged::from_lengths(narrow(x, 0, 1, 39999), {39999})).to_vector<float>(),
+              std::vector<float>(expected.begin() + 6, expected.end()));
+  }
+  set_num_threads(before);
 }
 
 TEST(Cumprod, HasAGradientAtZeros) {

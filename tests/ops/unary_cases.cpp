@@ -6,6 +6,7 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/elementwise.h"
 #include "reel/tests/ops/reference.h"
 
 namespace reel::test {
@@ -42,6 +43,16 @@ double digamma_of(double x) {
   const double r = 1 / (x * x);
   const double series = r * (1.0 / 12 - r * (1.0 / 120 - r * (1.0 / 252 - r * (1.0 / 240 - r / 132))));
   return shift + std::log(x) - 0.5 / x - series;
+}
+
+// A long sum, and an integral with its first corrections for the rest.
+double polygamma_of(int n, double x) {
+  constexpr int kTerms = 400;
+  const double z = x + kTerms;
+  long double sum = std::pow(z, -n) / n + std::pow(z, -n - 1) / 2 + (n + 1) * std::pow(z, -n - 2) / 12 -
+                    (n + 1) * (n + 2) * (n + 3) * std::pow(z, -n - 4) / 720;
+  for (int k = kTerms - 1; k >= 0; --k) sum += std::pow(static_cast<long double>(x) + k, -n - 1);
+  return (n % 2 == 0 ? -1 : 1) * std::tgamma(n + 1.0) * static_cast<double>(sum);
 }
 
 OpCase conversion(const std::string& name, std::function<Tensor(const Tensors&)> call) {
@@ -104,7 +115,24 @@ std::vector<OpCase> unary_cases() {
   rows.push_back(row(
       "lgamma", lgamma, [](double x) { return std::lgamma(x); }, 0.2, 9, 4));
   rows.push_back(row("digamma", digamma, digamma_of, 0.3, 9, 8));
-  rows.back().order = 1;
+  const auto polygammas = [&](const std::string& variant, int n, auto call) {
+    rows.push_back(row("polygamma", nullptr, nullptr, 0.5, 9, 4));
+    rows.back().name += variant;
+    rows.back().call = call;
+    rows.back().reference = [n](const std::vector<Ref>& in) {
+      Ref y = in[0];
+      for (double& v : y.v) v = polygamma_of(n, v);
+      return y;
+    };
+    rows.back().bad = {};
+  };
+  polygammas("", 1, [](const Tensors& in) { return polygamma(1, in[0]); });
+  rows.back().bad = {{[] { polygamma(1, arange(3)); }, {"polygamma", "x must be f32 or f64, got i64", "cases.cpp"}},
+                     {[] { polygamma(-1, ones({2})); }, {"polygamma", "n must be at least 0, got -1", "cases.cpp"}}};
+  polygammas("/third", 3, [](const Tensors& in) { return polygamma(3, in[0]); });
+  polygammas("/ragged", 2, [](const Tensors& in) {
+    return polygamma(2, Ragged::from_lengths(in[0], {0, in[0].shape()[0]})).values();
+  });
   rows.push_back(row(
       "sign", sign, [](double x) { return double(x > 0) - double(x < 0); }, -2, 2, 0));
   rows.back().inputs = at_kinks.inputs;

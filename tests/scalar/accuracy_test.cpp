@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "reel/tests/scalar/loops.h"
@@ -67,6 +68,41 @@ class ScalarAccuracy : public testing::TestWithParam<int> {};
 
 TEST_P(ScalarAccuracy, IsWithinItsBoundInF32) { check<float>(instruction_sets()->loops[GetParam()].name, GetParam()); }
 TEST_P(ScalarAccuracy, IsWithinItsBoundInF64) { check<double>(instruction_sets()->loops[GetParam()].name, GetParam()); }
+
+/// Below 0 in f64 lgamma and digamma are the difference of two terms, whose size is what their errors are measured by.
+TEST(ScalarGammaBelowZero, IsWithinItsBoundRelativeToItsTerms) {
+  constexpr int kCount = 1'000'000;
+  constexpr long double pi = 3.14159265358979323846264338327950288L;
+  std::mt19937_64 random(2);
+  std::uniform_real_distribution<double> number(-50, 0), exponent(-60, -1);
+  std::vector<double> x;
+  for (int i = 0; i < kCount; ++i)  // anywhere, and beside the poles
+    x.push_back(i % 2 == 0 ? number(random) : std::round(number(random)) - std::exp2(exponent(random)));
+  const auto worst = [&](const char* name, auto&& terms) {
+    for (const InstructionSet* set = instruction_sets(); set != instruction_sets() + kInstructionSets; ++set) {
+      if (!set->supported) continue;
+      std::int64_t op = 0;
+      while (std::string(set->loops[op].name) != name) ++op;
+      std::vector<double> got(x.size());
+      set->loops[op].f64.forward(kCount, x.data(), got.data());
+      double most = 0, where = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const long double r = x[i] - std::nearbyint(static_cast<long double>(x[i]));
+        if (r == 0) continue;
+        const long double want = reference_of(name).function(x[i]);
+        const double size = static_cast<double>(std::fabs(want) + terms(static_cast<long double>(x[i]), r));
+        const double error = static_cast<double>(std::fabs(got[i] - want)) / (std::nextafter(size, INFINITY) - size);
+        if (error > most) most = error, where = x[i];
+      }
+      std::printf("%-12s f64 %s  %.3f ULP of its terms at %a\n", name, set->name, most, where);
+      EXPECT_LE(most, 4) << name << "(" << where << ") on " << set->name;
+    }
+  };
+  worst("digamma", [&](long double, long double r) { return std::fabs(pi / std::tan(pi * r)); });
+  worst("lgamma", [&](long double z, long double r) {
+    return std::fabs(std::log(pi / std::fabs(z * std::sin(pi * r)))) + std::fabs(std::lgamma(-z));
+  });
+}
 
 #define REEL_ONE(name, Struct) +1
 INSTANTIATE_TEST_SUITE_P(Ops, ScalarAccuracy, testing::Range(0, 0 REEL_UNARY_OPS(REEL_ONE)),

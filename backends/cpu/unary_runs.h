@@ -1,0 +1,12 @@
+#pragma once
+
+#include "reel/backends/cpu/run_elements.h"
+#include "reel/core/ops.h"
+
+namespace reel::cpu::REEL_CPU_ISA {
+
+/// The inner loops of unary, y = f(x), and of unary_backward, dx = dy f'(saved), for kernels that are made of them.
+Run unary_run(UnaryOp op, DType dtype);
+Run unary_backward_run(UnaryOp op, DType dtype);
+
+}  // namespace reel::cpu::REEL_CPU_ISA
