@@ -12,6 +12,7 @@
 #include "reel/ops/create.h"
 #include "reel/ops/einsum.h"
 #include "reel/ops/elementwise.h"
+#include "reel/ops/padding.h"
 #include "reel/ops/rearrange.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/sampling.h"

@@ -12,6 +12,7 @@
 #include "reel/ops/create.h"
 #include "reel/ops/embedding.h"
 #include "reel/ops/matmul.h"
+#include "reel/ops/padding.h"
 #include "reel/ops/rearrange.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/unary.h"
