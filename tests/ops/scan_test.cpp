@@ -135,6 +135,23 @@ TEST(Cumsum, OfASequenceAloneHasTheSameBits) {
   EXPECT_EQ(cumsum(Ragged::from_lengths(empty({0, 2}), {0, 0})).total(), 0);
 }
 
+TEST(LinearScan, IsTheSameInWideRowsAsInNarrowOnes) {
+  // Columns are walked in groups; every one has the bits that it has alone.
+  Generator generator(4);
+  for (const std::int64_t width : {1, 2, 255, 256, 257, 600}) {
+    const Tensor x = randn({7, width}, generator), factor = randn({7, width}, generator);
+    for (const bool reverse : {false, true})
+      for (const bool exclusive : {false, true}) {
+        const Tensor y = linear_scan(x, factor, 0, {.reverse = reverse, .exclusive = exclusive});
+        for (std::int64_t c = 0; c < width; c += 5) {
+          const Tensor alone =
+              linear_scan(select(x, 1, c), select(factor, 1, c), 0, {.reverse = reverse, .exclusive = exclusive});
+          ASSERT_EQ(select(y, 1, c).to_vector<float>(), alone.to_vector<float>()) << width << " " << c;
+        }
+      }
+  }
+}
+
 TEST(LinearScan, IsTheRecurrence) {
   const Tensor x = tensor({1, 2, 3}, kDouble), factor = tensor({7, 10, 0.5}, kDouble);
   EXPECT_THAT(linear_scan(x, factor, 0).to_vector<double>(), ElementsAre(1, 12, 9));
