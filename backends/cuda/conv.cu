@@ -4,14 +4,20 @@
 
 #include "reel/backends/cuda/conv.h"
 
+#include "reel/core/error.h"
+
 namespace reel::cuda {
 
-Geometry::Geometry(const Conv& conv)
+Geometry::Geometry(const Conv& conv, const Array& x, const Array& y, const Array* relu_output)
     : batch(static_cast<int>(conv.batch)),
       in(static_cast<int>(conv.in)),
       out(static_cast<int>(conv.out)),
       groups(static_cast<int>(conv.groups)),
-      symmetric(conv.mode == PaddingMode::symmetric) {
+      symmetric(conv.mode == PaddingMode::symmetric),
+      x_image(x.strides[0]),
+      y_image(y.strides[0]),
+      mask_image(relu_output != nullptr ? relu_output->strides[0] : 0) {
+  if (conv.mode != PaddingMode::zero && !symmetric) throw DeviceError("padding_mode: not on CUDA yet");
   for (int a = 0; a < 3; ++a) {
     input[a] = static_cast<int>(conv.input[a]);
     kernel[a] = static_cast<int>(conv.kernel[a]);
@@ -66,7 +72,7 @@ __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* we
   const Position output(inside ? position : 0, g.output);
   const int first = tile.group * g.out_group() + tile.first;  // of all output channels
   for (int64_t image = blockIdx.z; image < g.batch; image += gridDim.z) {
-    const T* const plane = x + (image * g.in + tile.group * in) * g.inputs();
+    const T* const plane = x + image * g.x_image + static_cast<int64_t>(tile.group) * in * g.inputs();
     T sum[kChannels] = {};
     for (int from = 0; from < taps; from += taps_at_once) {
       const int some = smaller(taps_at_once, taps - from);
@@ -91,7 +97,8 @@ __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* we
     for (int k = 0; k < kChannels; ++k) {
       if (!inside || k >= tile.channels) continue;
       const T value = bias != nullptr ? sum[k] + bias[first + k] : sum[k];
-      y[(image * g.out + first + k) * g.outputs() + position] = relu && value <= T(0) ? T(0) : value;
+      y[image * g.y_image + static_cast<int64_t>(first + k) * g.outputs() + position] =
+          relu && value <= T(0) ? T(0) : value;
     }
   }
 }
@@ -145,7 +152,6 @@ __global__ void conv_backward_input(const __grid_constant__ Geometry g, const T*
   const bool inside = position < g.inputs();
   const Position input(inside ? position : 0, g.input);
   for (int64_t image = blockIdx.z; image < g.batch; image += gridDim.z) {
-    const int64_t planes = image * g.out + tile.group * out;
     T sum[kChannels] = {};
     for (int from = 0; from < taps; from += taps_at_once) {
       const int some = smaller(taps_at_once, taps - from);
@@ -161,7 +167,8 @@ __global__ void conv_backward_input(const __grid_constant__ Geometry g, const T*
             Position place(from, g.kernel);
             for (int tap = 0; tap < some; ++tap, place.next(g.kernel))
               for_each_output(g, input, place, [&](int o) {
-                const T value = masked(dy, relu_output, (planes + c) * g.outputs() + o);
+                const int64_t channel = tile.group * out + c;
+                const T value = masked(g, dy, relu_output, image, channel * g.outputs() + o);
                 REEL_UNROLL
                 for (int k = 0; k < kChannels; ++k) sum[k] = scalar::fma(value, w[k * some + tap], sum[k]);
               });
@@ -170,7 +177,7 @@ __global__ void conv_backward_input(const __grid_constant__ Geometry g, const T*
     REEL_UNROLL
     for (int k = 0; k < kChannels; ++k)
       if (inside && k < tile.channels)
-        dx[(image * g.in + tile.group * in + tile.first + k) * g.inputs() + position] = sum[k];
+        dx[image * g.x_image + static_cast<int64_t>(tile.group * in + tile.first + k) * g.inputs() + position] = sum[k];
   }
 }
 
@@ -204,7 +211,7 @@ Plan plan_for(const Geometry& g, int positions, int own_per_group, int others) {
 void CudaOps::conv(const Conv& conv, const Array& x, const Array& weight, const Array* bias, Epilogue epilogue,
                    const Array& y) {
   if (y.size == 0) return;
-  const Geometry g(conv);
+  const Geometry g(conv, x, y, nullptr);
   dispatch_floating(y.dtype, [&]<class T>() {
     const Plan plan = plan_for<T>(g, g.outputs(), g.out_group(), g.in_group());
     launch(context_, "conv", plan.grid, &device::conv<T>, g, x.as<T>(), weight.as<T>(),
@@ -215,7 +222,7 @@ void CudaOps::conv(const Conv& conv, const Array& x, const Array& weight, const 
 void CudaOps::conv_backward_input(const Conv& conv, const Array& dy, const Array* relu_output, const Array& weight,
                                   const Array& dx) {
   if (dx.size == 0) return;
-  const Geometry g(conv);
+  const Geometry g(conv, dx, dy, relu_output);
   dispatch_floating(dx.dtype, [&]<class T>() {
     const Plan plan = plan_for<T>(g, g.inputs(), g.in_group(), g.out_group());
     launch(context_, "conv_backward_input", plan.grid, &device::conv_backward_input<T>, g, dy.as<T>(),

@@ -10,8 +10,11 @@ struct Geometry {
   int batch, in, out, groups;  // channels of all groups
   int input[3], kernel[3], output[3], stride[3], dilation[3], padding[3];
   bool symmetric;
+  // Elements from image to image: arrays of images may lie in larger ones.
+  int64_t x_image, y_image, mask_image;
 
-  explicit Geometry(const Conv& conv);
+  /// x and y: the images on either side, or their gradients. Throws DeviceError for a padding mode without kernels.
+  Geometry(const Conv& conv, const Array& x, const Array& y, const Array* relu_output);
   __host__ __device__ int in_group() const { return in / groups; }
   __host__ __device__ int out_group() const { return out / groups; }
   __host__ __device__ int taps() const { return kernel[0] * kernel[1] * kernel[2]; }
@@ -58,10 +61,11 @@ REEL_DEVICE int input_of(const Geometry& g, const Position& output, const Positi
   return offset;
 }
 
-/// dz = dy, or dy where relu's output y is positive or NaN.
+/// Element i of an image's dz = dy, or dy where relu's output y is positive or NaN.
 template <class T>
-REEL_DEVICE T masked(const T* dy, const T* relu_output, int64_t i) {
-  return relu_output != nullptr && relu_output[i] <= T(0) ? T(0) : dy[i];
+REEL_DEVICE T masked(const Geometry& g, const T* dy, const T* relu_output, int64_t image, int64_t i) {
+  if (relu_output != nullptr && relu_output[image * g.mask_image + i] <= T(0)) return T(0);
+  return dy[image * g.y_image + i];
 }
 
 }  // namespace device

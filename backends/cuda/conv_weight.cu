@@ -28,8 +28,8 @@ __global__ void conv_backward_weight(const __grid_constant__ Geometry g, const T
   for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
     const int64_t image = i / outputs;
     const int position = static_cast<int>(i - image * outputs);
-    const T dz = masked(dy, relu_output, (image * g.out + oc) * outputs + position);
-    const T* const from = x + (image * g.in + plane) * g.inputs();
+    const T dz = masked(g, dy, relu_output, image, static_cast<int64_t>(oc) * outputs + position);
+    const T* const from = x + image * g.x_image + static_cast<int64_t>(plane) * g.inputs();
     const Position output(position, g.output);
     REEL_UNROLL
     for (int k = 0; k < kTaps; ++k) {
@@ -57,7 +57,7 @@ __global__ void conv_backward_bias(const __grid_constant__ Geometry g, const T* 
   T sum = 0;
   for (int64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
     const int64_t image = i / outputs;
-    sum += masked(dy, relu_output, (image * g.out + blockIdx.x) * outputs + (i - image * outputs));
+    sum += masked(g, dy, relu_output, image, static_cast<int64_t>(blockIdx.x) * outputs + (i - image * outputs));
   }
   sum = join_block(sum, scratch, [](T a, T b) { return a + b; });
   if (threadIdx.x == 0) dbias[static_cast<int64_t>(blockIdx.y) * g.out + blockIdx.x] = sum;
@@ -85,7 +85,7 @@ Array matrix_of(void* data, int64_t pieces, int64_t size, const Array& like) {
 
 void CudaOps::conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
                                    const Array& dweight, const Array* dbias) {
-  const Geometry g(conv);
+  const Geometry g(conv, x, dy, relu_output);
   const int64_t total = int64_t{g.batch} * g.outputs();
   // Sums `make(target, grid, piece)` over its pieces into y.
   const auto in_pieces = [&]<class T>(const Array& y, int64_t blocks, auto make) {

@@ -1,7 +1,8 @@
 #pragma once
 
+#include <reel_cuda_missing.h>
+
 #include "reel/backends/cuda/context.h"
-#include "reel/backends/cuda/missing.h"
 
 namespace reel::cuda {
 

@@ -44,7 +44,11 @@ struct Product {
   using Acc = T;
   REEL_DEVICE static Acc identity() { return T(1); }
   REEL_DEVICE static Acc from(T x, int64_t) { return x; }
-  REEL_DEVICE static Acc join(Acc a, Acc b) { return a * b; }
+  REEL_DEVICE static Acc join(Acc a, Acc b) {
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+    else return a * b;
+  }
   REEL_DEVICE static T value(Acc a) { return a; }
 };
 
@@ -107,8 +111,7 @@ void dispatch_reduction(ReduceOp op, bool with_place, F&& f) {
     case ReduceOp::mean:
       return f.template operator()<device::Sum<T>>();
     case ReduceOp::prod:
-      if constexpr (std::is_floating_point_v<T>) return f.template operator()<device::Product<T>>();
-      return;
+      return f.template operator()<device::Product<T>>();
     case ReduceOp::max:
       return with_place ? f.template operator()<device::Best<T, true>>() : f.template operator()<device::Max<T>>();
     case ReduceOp::min:

@@ -24,5 +24,30 @@ set(REEL_CUDA_HOST
   memory.cpp
   status.cpp
 )
+
+# The entries of Ops that CUDA does not have yet throw. They are found here, so that who writes the kernels of one adds it to
+# CudaOps and no more: a header is made with every entry of core/ops.h that cuda_ops.h does not name.
+set(REEL_CUDA_GENERATED ${PROJECT_BINARY_DIR}/cuda_generated)
+function(reel_write_missing_ops)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+    ${PROJECT_SOURCE_DIR}/core/ops.h ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_ops.h)
+  file(READ ${PROJECT_SOURCE_DIR}/core/ops.h contract)
+  file(READ ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_ops.h present)
+  string(REGEX MATCHALL "\n  virtual [^;]* = 0" entries "${contract}")
+  set(overrides "")
+  foreach(entry ${entries})
+    string(REGEX REPLACE "^\n  virtual (.*) = 0$" "\\1" signature "${entry}")
+    string(REGEX MATCH "([a-z0-9_]+)\\(" _ "${signature}")
+    set(name ${CMAKE_MATCH_1})
+    string(FIND "${present}" " ${name}(" place)
+    if(place EQUAL -1)
+      string(APPEND overrides "  ${signature} override { missing(\"${name}\"); }\n")
+    endif()
+  endforeach()
+  set(missing_ops "${overrides}")
+  configure_file(${PROJECT_SOURCE_DIR}/backends/cuda/missing.h.in ${REEL_CUDA_GENERATED}/reel_cuda_missing.h @ONLY)
+endfunction()
+reel_write_missing_ops()
+
 list(TRANSFORM REEL_CUDA_KERNELS PREPEND ${CMAKE_CURRENT_LIST_DIR}/)
 list(TRANSFORM REEL_CUDA_HOST PREPEND ${CMAKE_CURRENT_LIST_DIR}/)

@@ -9,10 +9,18 @@ namespace reel::cuda {
 namespace device {
 namespace {
 
+/// Whether Op's formula ends at |x| = Op::near in f64, and another one goes on (sine and cosine of huge arguments).
+template <class Op>
+concept HasFar = requires {
+  Op::near;
+};
+
 template <class Op>
 struct Forward {
   template <class T>
   REEL_DEVICE static T apply(T x, T) {
+    if constexpr (HasFar<Op> && sizeof(T) == 8)
+      if (scalar::abs(x) > T(Op::near)) return Op::far_forward(x);
     return Op::forward(x);
   }
 };
@@ -21,6 +29,8 @@ template <class Op>
 struct Backward {
   template <class T>
   REEL_DEVICE static T apply(T saved, T dy) {
+    if constexpr (HasFar<Op> && sizeof(T) == 8)
+      if (scalar::abs(saved) > T(Op::near)) return dy * Op::far_derivative(saved);
     return dy * Op::derivative(saved);
   }
 };

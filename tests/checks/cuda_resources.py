@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every CUDA kernel compiles for sm_90 without a warning and keeps everything in registers.
 
-Usage: cuda_resources.py <nvcc> <source folder> <include folder> [file.cu ...]
+Usage: cuda_resources.py <nvcc> <source folder> <include folder>[:<include folder>...] [file.cu ...]
 Reads the compiler's own report (-Xptxas -v): spills, and local memory, which a kernel takes when it indexes registers.
 """
 
@@ -18,8 +18,8 @@ def compile_report(nvcc, include, path):
     with tempfile.TemporaryDirectory() as folder:
         command = [nvcc, "-std=c++20", "-O3", "--fmad=false", "--diag-suppress=1675", "-Xptxas=-v",
                    "-gencode=arch=compute_90,code=sm_90",
-                   "-Xcompiler=-Wall,-Wextra,-ffp-contract=off", "-I", str(include), "-c", str(path),
-                   "-o", f"{folder}/out.o"]
+                   "-Xcompiler=-Wall,-Wextra,-ffp-contract=off", *(f"-I{i}" for i in include.split(":")),
+                   "-c", str(path), "-o", f"{folder}/out.o"]
         result = subprocess.run(command, text=True, capture_output=True)
     return path, result.returncode, result.stdout + result.stderr
 
