@@ -8,12 +8,11 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 # Settings that every translation unit of Reel needs, and that no user of Reel inherits.
 function(reel_compile_settings target)
   target_compile_features(${target} PUBLIC cxx_std_20)
-  set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_EXTENSIONS OFF CUDA_VISIBILITY_PRESET hidden)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${REEL_INCLUDE_DIR}>)
   # Contraction to fma is written out where it is wanted, never left to the compiler: same bits with every compiler.
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-ffp-contract=off>
-    $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--diag-suppress=1675;-Xcompiler=-Wall,-Wextra,-ffp-contract=off>)
+    $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--fmad=false;--diag-suppress=1675;-Xcompiler=-Wall,-Wextra,-ffp-contract=off>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)  # warns of std::string's own operator+ (GCC bug 105651)
   endif()
@@ -21,6 +20,7 @@ function(reel_compile_settings target)
     CXX_EXTENSIONS OFF
     POSITION_INDEPENDENT_CODE ON
     CXX_VISIBILITY_PRESET hidden
+    CUDA_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON)
   target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
 endfunction()
@@ -46,7 +46,11 @@ function(reel_object_files result)
   else()
     get_property(libraries GLOBAL PROPERTY REEL_OBJECT_LIBRARIES)
     list(TRANSFORM libraries REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE files)
-    file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/reel-objects.txt CONTENT "$<JOIN:${files},\n>\n")
+    get_property(listed GLOBAL PROPERTY REEL_OBJECTS_LISTED)
+    if(NOT listed)
+      file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/reel-objects.txt CONTENT "$<JOIN:${files},\n>\n")
+      set_property(GLOBAL PROPERTY REEL_OBJECTS_LISTED TRUE)
+    endif()
   endif()
   set(${result} ${files} PARENT_SCOPE)
 endfunction()

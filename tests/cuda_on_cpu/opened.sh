@@ -38,4 +38,14 @@ expect "got 0.0.7" "$work/program"
 "$compiler" -shared -fopenmp -Wl,-z,defs "$@" -L "$lib" -lreel -Wl,-rpath,"\$ORIGIN" -o "$plugin"
 expect "cuda:0" "$work/program"
 expect "sum 6" "$work/program"
+
+# Linked in statically, out of an archive from which only the linker's -u takes it.
+ar rcs "$work/libreel-cuda.a" "$@"
+for flag in "" -Wl,-u,reel_cuda_ops; do
+  "$compiler" -std=c++20 -O1 -I "$static/include" "$source" $flag "$work/libreel-cuda.a" "$static"/lib/libreel.a -fopenmp \
+    -o "$work/linked$flag"
+done
+expect "cpu" "$work/linked"
+expect "sum 6" "$work/linked-Wl,-u,reel_cuda_ops"
+
 LD_LIBRARY_PATH=$lib expect "uses another libreel than this program" "$work/static_program"
