@@ -62,6 +62,13 @@ class CudaOps final : public MissingOps {
   void adam(const AdamRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& m,
             const Array& v) override;
 
+  void rmsprop(const RmspropRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& v,
+               const Array* average, const Array* momentum) override;
+  void adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g,
+               const Array& sum) override;
+  void ema(const Array& w, double decay, const Array& average) override;
+  void dropout(const Array& x, double p, const PhiloxState& state, const Array& y) override;
+
   Context& context() { return context_; }
 
  private:

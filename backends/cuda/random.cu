@@ -63,6 +63,19 @@ __global__ void random(typename Kind::Element* y, int64_t count, std::uint64_t s
   }
 }
 
+/// y = x scale where the uniform number is at least p, else 0. One block of numbers per thread and step.
+template <class Kind, class T>
+__global__ void dropout(const T* x, T* y, int64_t count, double p, T scale, std::uint64_t seed, std::uint64_t stream,
+                        std::uint64_t counter) {
+  constexpr int n = Kind::kPerBlock;
+  for (int64_t i = first_unit(); i * n < count; i += unit_step()) {
+    T uniform[n];
+    Kind::make(scalar::philox(seed, stream, counter + static_cast<std::uint64_t>(i)), uniform);
+    for (int k = 0; k < n; ++k)
+      if (i * n + k < count) y[i * n + k] = uniform[k] >= p ? x[i * n + k] * scale : T(0);
+  }
+}
+
 }  // namespace
 }  // namespace device
 
@@ -81,6 +94,16 @@ void CudaOps::random(RandomOp op, const Array& y, const PhiloxState& state) {
     case RandomOp::bits:
       return run.template operator()<device::RandomBits>();
   }
+}
+
+void CudaOps::dropout(const Array& x, double p, const PhiloxState& state, const Array& y) {
+  const auto run = [&]<class Kind>() {
+    using T = typename Kind::Element;
+    launch(context_, "dropout", grid_for(context_, ceil_div(y.size, Kind::kPerBlock)), &device::dropout<Kind, T>,
+           x.as<T>(), y.as<T>(), y.size, p, static_cast<T>(1 / (1 - p)), state.seed, state.stream, state.counter);
+  };
+  y.dtype == DType::f64 ? run.template operator()<device::UniformDouble>()
+                        : run.template operator()<device::UniformFloat>();
 }
 
 }  // namespace reel::cuda
