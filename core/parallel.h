@@ -26,16 +26,18 @@ REEL_API void parallel_chunks(std::int64_t count, std::int64_t chunk,
 template <class F>
 REEL_INLINE void parallel_for(std::int64_t count, std::int64_t chunk, F&& f) {
   if (count <= 0) return;
-  if (count <= chunk) {
-    f(static_cast<std::int64_t>(0), count);
-    return;
-  }
   struct Call {
-    static void run(void* context, std::int64_t begin, std::int64_t end) {
+    // Not inlined: one copy of the body serves both ways below, in each of the library's many kernels.
+    __attribute__((noinline)) static void run(void* context, std::int64_t begin, std::int64_t end) {
       (*static_cast<std::remove_reference_t<F>*>(context))(begin, end);
     }
   };
-  detail::parallel_chunks(count, chunk, &Call::run, const_cast<void*>(static_cast<const void*>(&f)));
+  void* const context = const_cast<void*>(static_cast<const void*>(&f));
+  if (count <= chunk) {
+    Call::run(context, 0, count);
+  } else {
+    detail::parallel_chunks(count, chunk, &Call::run, context);
+  }
 }
 
 }  // namespace reel
