@@ -1,5 +1,8 @@
 # The scalar maths, measured as users run it: loops compiled with the kernels' flags, once per instruction set.
 set(scalar_flags -O3 -fno-math-errno -fno-trapping-math)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND scalar_flags -fno-thread-jumps)
+endif()
 set(scalar_v2 -march=x86-64-v2)
 set(scalar_v3 -march=x86-64-v3 -mtune=haswell)
 set(scalar_v4 -march=x86-64-v4 -mtune=icelake-server -mprefer-vector-width=512)
