@@ -133,12 +133,6 @@ std::vector<OpCase> statistics_cases() {
     rows.back().order = 0;
     rows.back().differentiable = {};
   };
-  const Fold any_of = [](const std::vector<double>& v) {
-    return double(std::any_of(v.begin(), v.end(), [](double x) { return x != 0; }));
-  };
-  const Fold all_of = [](const std::vector<double>& v) {
-    return double(std::all_of(v.begin(), v.end(), [](double x) { return x != 0; }));
-  };
   truth(
       "any", [](const Ragged& x) { return any(x); }, any_of);
   truth(
