@@ -44,7 +44,7 @@ Tensor checked(const char* op, const Tensor& value, std::initializer_list<const 
 
 // a log(x), and 0 for a = x = 0. The gradient there is 0 too.
 Tensor xlogy(const Tensor& a, const Tensor& x) {
-  const Tensor both_zero = where(x == 0, Arg(a == 0), Arg(zeros({}, {.dtype = bool8})));
+  const Tensor both_zero = where(x == 0, Arg(a == 0), Arg(zeros({}, {.dtype = bool8, .device = x.device()})));
   return a * log(where(both_zero, 1, x));
 }
 

@@ -7,8 +7,8 @@
 /// tensors, Parameters or numbers, f32 or f64 (a number alone is f64); they broadcast with each other and with values.
 ///
 /// log_prob(value) has the shape to which value and parameters broadcast, is made of recorded ops and so has gradients of any
-/// order in value and parameters, where the density has them; one through lgamma (shapes, degrees of freedom, counts) goes to
-/// the second order, for digamma has one derivative. Counts may be integers. Throws ShapeError, DTypeError, DeviceError.
+/// order in value and parameters, where the density has them. Counts may be integers. Throws ShapeError, DTypeError,
+/// DeviceError.
 ///
 /// sample(shape) gives shape + the parameters' common shape, drawn in f64 and rounded to the parameters' dtype: a constant to
 /// tapes, from the process's generator unless one is given, the same for any number of threads.

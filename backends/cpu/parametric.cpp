@@ -21,29 +21,32 @@ void forward(const void* x, const void* parameters, void* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) target[i] = Op::forward(source[i], p);
 }
 
-/// A choice where f is flat: an infinite dy times 0 would be NaN.
+/// dy times the slope, by a choice where f is flat: an infinite dy times 0 would be NaN.
+template <class T>
+REEL_INLINE T along(T slope, T dy) {
+  const T product = slope * dy;
+  return slope == T(0) ? T(0) : product;
+}
+
 template <class Op, class T>
 void backward(const T* x, const T* dy, const double* parameters, T* dx, int64_t count) {
   T p[Op::count];
   for (int k = 0; k < Op::count; ++k) p[k] = static_cast<T>(parameters[k]);
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) {
-    const T slope = Op::derivative(x[i], p);
-    const T product = dy[i] * slope;
-    dx[i] = slope == T(0) ? T(0) : product;
-  }
+  for (int64_t i = 0; i < count; ++i) dx[i] = along(Op::derivative(x[i], p), dy[i]);
 }
 
+#define REEL_FORWARD(name, Struct) forward<scalar::Struct, T>,
 template <class T>
-struct Loops {
-  using Backward = void (*)(const T* x, const T* dy, const double* parameters, T* dx, int64_t count);
-#define REEL_FORWARD(name, Struct) REEL_CPU_ISA::forward<scalar::Struct, T>,
-#define REEL_BACKWARD(name, Struct) REEL_CPU_ISA::backward<scalar::Struct, T>,
-  static constexpr Run forward[] = {REEL_PARAMETRIC_OPS(REEL_FORWARD)};
-  static constexpr Backward backward[] = {REEL_PARAMETRIC_OPS(REEL_BACKWARD)};
+constexpr Run kForward[] = {REEL_PARAMETRIC_OPS(REEL_FORWARD)};
 #undef REEL_FORWARD
+
+template <class T>
+using BackwardRun = void (*)(const T* x, const T* dy, const double* parameters, T* dx, int64_t count);
+#define REEL_BACKWARD(name, Struct) backward<scalar::Struct, T>,
+template <class T>
+constexpr BackwardRun<T> kBackward[] = {REEL_PARAMETRIC_OPS(REEL_BACKWARD)};
 #undef REEL_BACKWARD
-};
 
 #define REEL_COUNT(name, Struct) scalar::Struct::count,
 constexpr int kCounts[] = {REEL_PARAMETRIC_OPS(REEL_COUNT)};
@@ -55,7 +58,7 @@ void CpuOps::parametric(ParametricOp op, const double* parameters, const Array& 
   dispatch_floating(y.dtype, [&]<class T>() {
     T p[kMostParameters] = {};
     for (int k = 0; k < kCounts[static_cast<int>(op)]; ++k) p[k] = static_cast<T>(parameters[k]);
-    const Run run = Loops<T>::forward[static_cast<int>(op)];
+    const Run run = kForward<T>[static_cast<int>(op)];
     if (x.contiguous && y.contiguous) {
       run_contiguous(run, x.data, sizeof(T), p, 0, y.data, sizeof(T), y.size);
     } else {
@@ -67,7 +70,7 @@ void CpuOps::parametric(ParametricOp op, const double* parameters, const Array& 
 void CpuOps::parametric_backward(ParametricOp op, const double* parameters, const Array& x, const Array& dy,
                                  const Array& dx) {
   dispatch_floating(dx.dtype, [&]<class T>() {
-    const auto run = Loops<T>::backward[static_cast<int>(op)];
+    const auto run = kBackward<T>[static_cast<int>(op)];
     const T *const from = x.as<T>(), *const grad = dy.as<T>();
     T* const to = dx.as<T>();
     parallel_for(dx.size, even_chunk(dx.size), [=](int64_t begin, int64_t end) {

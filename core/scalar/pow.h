@@ -56,10 +56,10 @@ REEL_SCALAR T pow(T x, T y) {
   power = a == T(0) ? of_zero : power;
   power = a == infinity<T>() ? of_infinity : power;
   power = a == T(1) ? T(1) : power;
-  power = (x < T(0)) & (a < infinity<T>()) & !integer ? quiet_nan<T>() : power;
+  power = ((x < T(0)) & (a < infinity<T>()) & !integer) ? quiet_nan<T>() : power;
   power = odd ? copysign(power, x) : power;
-  power = (x != x) | (y != y) ? x + y : power;
-  return (x == T(1)) | (y == T(0)) ? T(1) : power;
+  power = ((x != x) | (y != y)) ? x + y : power;
+  return ((x == T(1)) | (y == T(0))) ? T(1) : power;
 }
 
 }  // namespace reel::scalar

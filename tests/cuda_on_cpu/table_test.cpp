@@ -83,7 +83,24 @@ void expect_same_bits(const Tensor& a, const Tensor& b) {
 }
 
 /// Rows whose calls make tensors on the CPU themselves, or give one.
-const std::set<std::string> kMadeOnTheCpu = {"eye", "eye/square", "full_like", "linspace", "to", "where/integers"};
+const std::set<std::string> kMadeOnTheCpu = {"affine_transform",
+                                             "affine_transform/inverse",
+                                             "affine_transform/log_det",
+                                             "conv2d_relu/into",
+                                             "cross_entropy/soft_none",
+                                             "cross_entropy/soft_sum",
+                                             "cross_entropy/weight",
+                                             "cross_entropy/weight_smoothing_ignore",
+                                             "cross_entropy/weight_smoothing_mean",
+                                             "eye",
+                                             "eye/square",
+                                             "full_like",
+                                             "linspace",
+                                             "nll_loss/sum",
+                                             "nll_loss/weight",
+                                             "position_encoding",
+                                             "to",
+                                             "where/integers"};
 
 /// Entries that were asked for and are not there yet, and by how many rows: told at the end.
 std::map<std::string, int>& missing_entries() {
