@@ -170,7 +170,7 @@ TEST_P(Op, TheSameBitsForAnyNumberOfThreads) {
     const Tensors in = inputs(dtype, Size::large);
     set_num_threads(1);
     const Tensors expected = result_and_gradients(in);
-    for (const int threads : {2, 3, 7}) {
+    for (const int threads : {2, 3, 7, 16}) {
       set_num_threads(threads);
       const Tensors results = result_and_gradients(in);
       for (std::size_t i = 0; i < results.size(); ++i) expect_same_bits(results[i], expected[i]);
