@@ -74,14 +74,15 @@ const CudaLibrary& cuda_library() {
 
 }  // namespace
 
-Ops& backend(Device device) {
+Ops& backend(Device device, SourceLocation where) {
   if (device.is_cpu()) return cpu::ops();
   const CudaLibrary& cuda = cuda_library();
   if (device.index >= 0 && device.index < cuda.devices) [[likely]]
     return cuda.library->ops(device.index);
   throw DeviceError(cuda.devices == 0 ? "device: " + device.name() + " is not to be had: " + cuda.missing
                                       : "device: must be one of the GPUs cuda:0 to cuda:" +
-                                            std::to_string(cuda.devices - 1) + ", got " + device.name());
+                                            std::to_string(cuda.devices - 1) + ", got " + device.name(),
+                    where);
 }
 
 Device Device::best() { return cuda_library().devices > 0 ? cuda() : cpu(); }

@@ -4,7 +4,7 @@
 
 namespace reel {
 
-Device Device::parse(const std::string& text) {
+Device Device::parse(const std::string& text, SourceLocation where) {
   if (text == "cpu") return cpu();
   if (text == "cuda") return cuda();
   const std::string prefix = "cuda:";
@@ -17,7 +17,8 @@ Device Device::parse(const std::string& text) {
     }
     if (digits) return cuda(index);
   }
-  throw DeviceError("Device::parse: a device must be 'cpu', 'cuda' or 'cuda:N' with N below 100, got '" + text + "'");
+  throw DeviceError("Device::parse: a device must be 'cpu', 'cuda' or 'cuda:N' with N below 100, got '" + text + "'",
+                    where);
 }
 
 std::string Device::name() const { return is_cpu() ? "cpu" : "cuda:" + std::to_string(index); }

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "reel/core/macros.h"
+#include "reel/core/source_location.h"
 
 namespace reel {
 
@@ -20,7 +20,7 @@ struct Device {
   /// The first CUDA GPU if there is one that this build can use, else the CPU.
   REEL_API static Device best();
   /// "cpu", "cuda" or "cuda:1". Throws DeviceError for any other text.
-  REEL_API static Device parse(const std::string& text);
+  REEL_API static Device parse(const std::string& text, SourceLocation where = SourceLocation::current());
 
   REEL_INLINE constexpr bool is_cpu() const { return type == DeviceType::cpu; }
   REEL_INLINE constexpr bool operator==(const Device& other) const {

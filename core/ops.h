@@ -346,6 +346,6 @@ class REEL_API Ops {
 };
 
 /// The backend of a device. Throws DeviceError if this build or this machine has none, saying what is missing.
-REEL_API Ops& backend(Device device);
+REEL_API Ops& backend(Device device, SourceLocation where = {});
 
 }  // namespace reel

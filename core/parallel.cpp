@@ -35,8 +35,8 @@ int num_threads() {
   return count;
 }
 
-void set_num_threads(int count) {
-  if (count < 1) throw Error("set_num_threads: count must be at least 1, got " + std::to_string(count));
+void set_num_threads(int count, SourceLocation where) {
+  if (count < 1) throw Error("set_num_threads: count must be at least 1, got " + std::to_string(count), where);
   thread_limit.store(count, std::memory_order_relaxed);
 }
 

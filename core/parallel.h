@@ -3,14 +3,14 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "reel/core/macros.h"
+#include "reel/core/source_location.h"
 
 namespace reel {
 
 /// Threads that Reel's CPU kernels may use; at first OMP_NUM_THREADS or the number of cores. Results do not depend on it.
 REEL_API int num_threads();
 /// Throws Error unless count >= 1.
-REEL_API void set_num_threads(int count);
+REEL_API void set_num_threads(int count, SourceLocation where = SourceLocation::current());
 
 namespace detail {
 /// Calls body(context, begin, end) once for each of the consecutive chunks [0, chunk), [chunk, 2 chunk), ... of [0, count),

@@ -199,7 +199,7 @@ void flatten_parameters(const std::vector<Parameter>& parameters, SourceLocation
 }
 
 void move_parameters(const std::vector<Parameter>& parameters, Device device, SourceLocation where) {
-  backend(device);
+  backend(device, where);
   gather(parameters, &device, "move_parameters", where);
 }
 

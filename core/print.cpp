@@ -145,6 +145,8 @@ void print_tensor(std::ostream& out, const Tensor& x, int indent) {
 
 }  // namespace
 
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.str(); }
+
 std::ostream& operator<<(std::ostream& out, const Tensor& x) {
   if (!x.defined()) return out << "undefined";
   print_tensor(out, x, 0);

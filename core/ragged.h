@@ -23,7 +23,8 @@ class REEL_API Offsets {
   static Offsets from_offsets(std::span<const std::int64_t> offsets, SourceLocation where = SourceLocation::current());
 
   Offsets(const Offsets& other);
-  Offsets(Offsets&& other) noexcept : state_(other.state_) { other.state_ = nullptr; }
+  /// `other` stays what it is: a Ragged that was moved from can still be copied.
+  Offsets(Offsets&& other) noexcept : Offsets(static_cast<const Offsets&>(other)) {}
   Offsets& operator=(Offsets other) noexcept {
     std::swap(state_, other.state_);
     return *this;
@@ -86,17 +87,25 @@ class REEL_API Ragged {
   std::int64_t count() const { return offsets_.count(); }
   /// Rows of all sequences.
   std::int64_t total() const { return offsets_.total(); }
-  std::int64_t length(std::int64_t i) const { return offsets_.length(i); }
+  /// Throws IndexError.
+  std::int64_t length(std::int64_t i, SourceLocation where = SourceLocation::current()) const {
+    if (i < 0 || i >= count()) refuse_index("Ragged::length", 0, i, where);
+    return offsets_.length(i);
+  }
   DType dtype() const { return values_.dtype(); }
   Device device() const { return values_.device(); }
   Segments segments() const { return offsets_.segments(device()); }
   /// The same sequences with other values [total, ...].
-  Ragged with(Tensor values) const { return Ragged(std::move(values), offsets_, SourceLocation{}); }
+  Ragged with(Tensor values, SourceLocation where = SourceLocation::current()) const {
+    return Ragged(std::move(values), offsets_, where);
+  }
 
   /// Sequence i as a tensor [length, ...]: a recorded view. Throws IndexError.
-  Tensor operator[](std::int64_t i) const;
+  Tensor operator[](detail::Index i) const;
 
  private:
+  [[noreturn]] void refuse_index(const char* call, std::int64_t least, std::int64_t i, SourceLocation where) const;
+
   Tensor values_;
   Offsets offsets_;
 };

@@ -48,6 +48,11 @@ Tensor ones_for(const char* call, const Tensor& y, SourceLocation where) {
   return dy;
 }
 
+void require_own_thread(const char* call, const NodeList& list, SourceLocation where) {
+  if (!list.belongs_to_this_thread())
+    throw Error(std::string(call) + ": a tape must be used in the thread that made it, got another", where);
+}
+
 }  // namespace
 
 Tape::Tape(TapeOptions options) {
@@ -61,10 +66,13 @@ Tape::Tape(TapeOptions options) {
 Tape::~Tape() {
   thread_tape.recording = mark_.outer_recording;
   thread_tape.strict = mark_.outer_strict;
-  if (--mark_.list->live_tapes == 0) mark_.list->clear();
+  if (--mark_.list->live_tapes > 0) return;
+  thread_tape.recording = thread_tape.strict = false;  // also if tapes did not end in the reverse order
+  mark_.list->clear();
 }
 
 void Tape::watch(const Tensor& x, SourceLocation where) {
+  require_own_thread("watch", *mark_.list, where);
   if (!x.defined()) throw Error("watch: the tensor is undefined", where);
   if (!is_floating(x.dtype()))
     throw DTypeError(std::string("watch: only f32 and f64 tensors have gradients, got ") + name_of(x.dtype()), where);
@@ -83,6 +91,7 @@ void Tape::backward(const Tensor& y, SweepOptions options, SourceLocation where)
 }
 
 void Tape::backward(const Tensor& y, const Tensor& dy, SweepOptions options, SourceLocation where) {
+  require_own_thread("backward", *mark_.list, where);
   detail::check_start("backward", y, dy, where);
   const SweepScope scope(mark_.outer_recording);
   detail::Sweep sweep(mark_, "backward", y, nullptr, options, where);
@@ -96,6 +105,7 @@ Tensors Tape::gradient(const Tensor& y, const Tensors& xs, SweepOptions options,
 
 Tensors Tape::gradient(const Tensor& y, const Tensor& dy, const Tensors& xs, SweepOptions options,
                        SourceLocation where) {
+  require_own_thread("gradient", *mark_.list, where);
   detail::check_start("gradient", y, dy, where);
   const SweepScope scope(mark_.outer_recording);
   detail::Sweep sweep(mark_, "gradient", y, &xs, options, where);

@@ -22,7 +22,8 @@ struct SweepOptions {
 };
 
 /// While a Tape is alive, ops on what depends on trainable parameters or watched tensors are recorded in this thread. Tapes
-/// nest: an op is recorded once, and an inner tape sees what was recorded since it began. Ends with its scope.
+/// nest: an op is recorded once, and an inner tape sees what was recorded since it began. Ends with its scope. For one
+/// thread: in any other, watch, backward and gradient throw Error.
 class REEL_API Tape {
  public:
   explicit Tape(TapeOptions options = {});

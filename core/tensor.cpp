@@ -175,7 +175,7 @@ Tensor transferred(const Tensor& x, Device device) {
 }  // namespace detail
 
 Tensor empty(const Shape& shape, TensorOptions options, SourceLocation where) {
-  Ops* const device = options.device.is_cpu() ? nullptr : &backend(options.device);  // throws if there is none
+  Ops* const device = options.device.is_cpu() ? nullptr : &backend(options.device, where);  // throws if there is none
   check_sizes("empty", shape, options.dtype, where);
   TensorState* state = new_state();
   Tensor x(state);
@@ -196,11 +196,16 @@ Tensor empty(const Shape& shape, TensorOptions options, SourceLocation where) {
   return x;
 }
 
-Tensor empty_like(const Tensor& x) { return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
+Tensor empty_like(const Tensor& x, SourceLocation where) {
+  if (!x.defined()) throw Error("empty_like: x must be defined", where);
+  return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}, where);
+}
 
 Tensor from_memory(void* data, const Shape& shape, DType dtype, void (*release)(void*), void* context,
                    SourceLocation where) {
   check_sizes("from_memory", shape, dtype, where);
+  if (data == nullptr && shape.size() > 0)
+    throw Error("from_memory: memory for shape " + shape.str() + " is required, got a null pointer", where);
   TensorState* state = new_state();
   set_contiguous(state->array, shape);
   state->array.data = data;
@@ -217,6 +222,10 @@ std::int64_t Tensor::size(int axis, SourceLocation where) const {
                          std::to_string(axis) + " for shape " + shape().str(),
                      where);
   return shape()[positive];
+}
+
+void Tensor::require_defined(const char* call, SourceLocation where) const {
+  if (!defined()) throw Error(std::string(call) + ": the tensor is undefined", where);
 }
 
 void Tensor::read_item(void* value, DType dtype, SourceLocation where) const {

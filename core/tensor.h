@@ -60,6 +60,18 @@ struct TensorOptions {
   Device device = {};
 };
 
+namespace detail {
+/// An index with the line that wrote it: x[i] has no room for a defaulted argument.
+struct Index {
+  std::int64_t value;
+  SourceLocation where;
+
+  template <class I>
+  requires std::is_integral_v<I> REEL_INLINE Index(I i, SourceLocation at = SourceLocation::current())
+      : value(static_cast<std::int64_t>(i)), where(at) {}
+};
+}  // namespace detail
+
 /// An n-dimensional array: a cheap handle to shared, typed memory with a shape and strides. Copies of a handle are the same
 /// tensor. Ops never change their operands; the few calls that write say so in their names and are noticed by a Tape.
 class REEL_API Tensor {
@@ -105,8 +117,9 @@ class REEL_API Tensor {
 
   /// All elements in row-major order, converted to T.
   template <class T>
-  std::vector<T> to_vector() const {
+  std::vector<T> to_vector(SourceLocation where = SourceLocation::current()) const {
     static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements in memory: use std::uint8_t");
+    require_defined("to_vector", where);
     std::vector<T> values(static_cast<std::size_t>(size()));
     read_all(values.data(), dtype_of<T>);
     return values;
@@ -133,7 +146,7 @@ class REEL_API Tensor {
   std::uint32_t version() const { return state_->version_root().version.load(std::memory_order_relaxed); }
 
   /// The view x[index] along the first axis; recorded. Negative counts from the end. Throws IndexError, ShapeError.
-  Tensor operator[](std::int64_t index) const;
+  Tensor operator[](detail::Index index) const;
 
   // --- for ops and backends ---
   const Array& array() const { return state_->array; }
@@ -144,6 +157,7 @@ class REEL_API Tensor {
   void note_write(const char* call, SourceLocation where);
 
  private:
+  void require_defined(const char* call, SourceLocation where) const;
   void read_item(void* value, DType dtype, SourceLocation where) const;
   void read_all(void* values, DType dtype) const;
   const void* readable(DType dtype, SourceLocation where) const;
@@ -153,14 +167,16 @@ class REEL_API Tensor {
 
 /// A tensor with undefined contents. Throws ShapeError for a negative size, OutOfMemory.
 REEL_API Tensor empty(const Shape& shape, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
-/// empty() with x's shape, dtype and device.
-REEL_API Tensor empty_like(const Tensor& x);
+/// empty() with x's shape, dtype and device. Throws Error if x is undefined.
+REEL_API Tensor empty_like(const Tensor& x, SourceLocation where = SourceLocation::current());
 
 /// A tensor over memory that the caller keeps valid until `release(context)` is called (if given) or the last handle and
-/// view are gone. CPU, contiguous.
+/// view are gone. CPU, contiguous. Throws ShapeError, and Error for a null pointer to more than no elements.
 REEL_API Tensor from_memory(void* data, const Shape& shape, DType dtype, void (*release)(void*) = nullptr,
                             void* context = nullptr, SourceLocation where = SourceLocation::current());
 
+/// "[2, 3]"
+REEL_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
 /// As numpy prints it.
 REEL_API std::ostream& operator<<(std::ostream& out, const Tensor& x);
 REEL_API std::string to_string(const Tensor& x);

@@ -173,7 +173,7 @@ std::int64_t Module::parameter_count(SourceLocation where) const {
 // --- device and flags -------------------------------------------------------------------------------------------------
 
 void Module::to(Device device, SourceLocation where) {
-  backend(device);  // throws if there is none, before anything is moved
+  backend(device, where);  // throws if there is none, before anything is moved
   detail::require_sizes(*state_, "to", where);
   const std::vector<Parameter> all = parameters_of(*state_);
   const bool moves = std::any_of(all.begin(), all.end(), [&](const auto& p) { return !(p.device() == device); });

@@ -31,7 +31,12 @@ Schedule::Schedule(double rate) : rate_at_([rate](std::int64_t) { return rate; }
 
 double Schedule::operator()(std::int64_t step, SourceLocation where) const {
   if (step < 0) throw Error("schedule: a step from 0 on is required, got " + std::to_string(step), where);
-  return rate_at_(step);
+  const double rate = rate_at_(step);
+  if (!(rate >= 0) || std::isinf(rate))
+    throw Error(
+        "schedule: a finite rate >= 0 is required, got " + std::to_string(rate) + " at step " + std::to_string(step),
+        where);
+  return rate;
 }
 
 void Schedule::observe(double score) {

@@ -38,8 +38,15 @@ Tensor full(const Shape& shape, Scalar value, TensorOptions options, SourceLocat
 
 Tensor zeros(const Shape& shape, TensorOptions options, SourceLocation where) { return full(shape, 0, options, where); }
 Tensor ones(const Shape& shape, TensorOptions options, SourceLocation where) { return full(shape, 1, options, where); }
-Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
-Tensor ones_like(const Tensor& x) { return ones(x.shape(), {.dtype = x.dtype(), .device = x.device()}); }
+Tensor zeros_like(const Tensor& x, SourceLocation where) {
+  check::defined("zeros_like", "x", x, where);
+  return zeros(x.shape(), {.dtype = x.dtype(), .device = x.device()}, where);
+}
+
+Tensor ones_like(const Tensor& x, SourceLocation where) {
+  check::defined("ones_like", "x", x, where);
+  return ones(x.shape(), {.dtype = x.dtype(), .device = x.device()}, where);
+}
 
 Tensor full_like(const Tensor& x, Scalar value, SourceLocation where) {
   check::defined("full_like", "x", x, where);

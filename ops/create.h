@@ -15,8 +15,8 @@ REEL_API Tensor zeros(const Shape& shape, TensorOptions options = {}, SourceLoca
 REEL_API Tensor ones(const Shape& shape, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
 REEL_API Tensor full(const Shape& shape, Scalar value, TensorOptions options = {},
                      SourceLocation where = SourceLocation::current());
-REEL_API Tensor zeros_like(const Tensor& x);
-REEL_API Tensor ones_like(const Tensor& x);
+REEL_API Tensor zeros_like(const Tensor& x, SourceLocation where = SourceLocation::current());
+REEL_API Tensor ones_like(const Tensor& x, SourceLocation where = SourceLocation::current());
 REEL_API Tensor full_like(const Tensor& x, Scalar value, SourceLocation where = SourceLocation::current());
 
 /// [0, 1, ..., count - 1]

@@ -288,12 +288,11 @@ Ragged Ragged::from_list(const Tensors& sequences, SourceLocation where) {
   return Ragged(concatenate(sequences, 0, where), Offsets(lengths, where), where);
 }
 
-Tensor Ragged::operator[](std::int64_t i) const {
-  if (i < -count() || i >= count())
-    throw IndexError("Ragged[]: the sequence must be in [-" + std::to_string(count()) + ", " + std::to_string(count()) +
-                     "), got " + std::to_string(i));
+Tensor Ragged::operator[](detail::Index index) const {
+  std::int64_t i = index.value;
+  if (i < -count() || i >= count()) refuse_index("Ragged[]", -count(), i, index.where);
   if (i < 0) i += count();
-  return narrow(values_, 0, offsets_.span()[static_cast<std::size_t>(i)], length(i), SourceLocation{});
+  return narrow(values_, 0, offsets_.span()[static_cast<std::size_t>(i)], length(i), index.where);
 }
 
 Tensors to_list(const Ragged& x, SourceLocation where) {

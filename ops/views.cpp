@@ -242,10 +242,11 @@ Tensor select(const Tensor& x, int axis, std::int64_t index, SourceLocation wher
   return squeeze(narrow(x, axis, index < 0 ? index + size : index, 1, where), axis, where);
 }
 
-Tensor Tensor::operator[](std::int64_t index) const {
-  check::defined("operator[]", "x", *this, SourceLocation{});
-  if (rank() == 0) throw ShapeError("operator[]: a tensor without axes has one element, read it with item()");
-  return select(*this, 0, index, SourceLocation{});
+Tensor Tensor::operator[](detail::Index index) const {
+  check::defined("operator[]", "x", *this, index.where);
+  if (rank() == 0)
+    throw ShapeError("operator[]: a tensor without axes has one element, read it with item()", index.where);
+  return select(*this, 0, index.value, index.where);
 }
 
 Tensor concatenate(const Tensors& parts, int axis, SourceLocation where) {

@@ -6,6 +6,9 @@ namespace reel::detail {
 
 namespace {
 
+// Products of two of these fit 64 bits.
+constexpr std::int64_t kMost = std::int64_t{1} << 31;
+
 void set(std::int64_t (&to)[3], const char* op, const char* name, int axes, const PerAxis& from, std::int64_t least,
          SourceLocation where) {
   const auto refuse = [&](const std::string& what) {
@@ -17,6 +20,7 @@ void set(std::int64_t (&to)[3], const char* op, const char* name, int axes, cons
   for (int i = 0; i < axes; ++i) {
     to[3 - axes + i] = from[i];
     if (from[i] < least) refuse("be at least " + std::to_string(least) + ", got " + std::to_string(from[i]));
+    if (from[i] > kMost) refuse("be at most " + std::to_string(kMost) + ", got " + std::to_string(from[i]));
   }
 }
 

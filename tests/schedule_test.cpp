@@ -25,6 +25,11 @@ TEST(Schedule, ANumberIsConstant) {
   expect_rates(schedule::constant(0.5), {0.5, 0.5});
 }
 
+TEST(Schedule, RatesThatAreNegativeOrNotFiniteAreRefused) {
+  for (const double rate : {-1.0, kNaN, std::numeric_limits<double>::infinity()})
+    EXPECT_THROW(Schedule{rate}(0), Error);
+}
+
 TEST(Schedule, AFunctionIsASchedule) {
   const Schedule halves = [](std::int64_t step) { return 1.0 / double(1 + step); };
   expect_rates(halves, {1, 0.5, 1.0 / 3});

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
 #include "reel/ops/reduce.h"
+#include "reel/tests/error_of.h"
 #include "reel/tests/expect.h"
 
 namespace reel {
@@ -42,6 +44,16 @@ TEST(TapeThreads, ATensorOfAnotherThreadsLiveTapeIsRefused) {
     Tape own;
     EXPECT_THROW_WITH(v * y, Error, "mul", "live tape of another thread");
   }).join();
+}
+
+TEST(TapeThreads, ATapeIsRefusedInAnotherThread) {
+  const Parameter w(ones({2}));
+  Tape tape;
+  const Tensor loss = sum(w * 2.0);
+  std::string said;
+  std::thread([&] { said = error_of([&] { tape.backward(loss); }); }).join();
+  EXPECT_NE(said.find("backward: a tape must be used in the thread that made it"), std::string::npos) << said;
+  EXPECT_FALSE(w.has_gradient());
 }
 
 TEST(TapeThreads, TensorsMayEndInAnotherThread) {

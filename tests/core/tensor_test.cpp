@@ -12,6 +12,7 @@
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/views.h"
+#include "reel/tests/error_of.h"
 #include "reel/tests/expect.h"
 
 namespace reel {
@@ -68,6 +69,19 @@ TEST(Tensor, IndexingGivesViews) {
   EXPECT_EQ(x.version(), 1u);
   EXPECT_THROW_WITH(x[2], IndexError, "index must be in [-2, 2) of axis 0, got 2");
   EXPECT_THROW_WITH(full({}, 1)[0], ShapeError, "without axes");
+}
+
+TEST(Tensor, BadIndicesAndUndefinedTensorsNameTheLine) {
+  const auto named = [](const std::string& said) { return said.find("tensor_test.cpp:") != std::string::npos; };
+  EXPECT_TRUE(named(error_of([] { ones({3})[3]; })));
+  EXPECT_TRUE(named(error_of([] { ones({})[0]; })));
+  EXPECT_TRUE(named(error_of([] { Tensor().to_vector<float>(); })));
+  EXPECT_TRUE(named(error_of([] { zeros_like(Tensor()); })));
+  EXPECT_TRUE(named(error_of([] { from_memory(nullptr, {3}, f32); })));
+  const Ragged x = Ragged::from_lengths(ones({3, 2}), {1, 2});
+  EXPECT_TRUE(named(error_of([&] { x[2]; })));
+  EXPECT_TRUE(named(error_of([&] { x.length(2); })));
+  EXPECT_TRUE(named(error_of([&] { x.with(ones({4})); })));
 }
 
 TEST(Tensor, DataIsTypedAndChecked) {
@@ -137,6 +151,14 @@ TEST(Ragged, ChecksItsOffsetsOnce) {
   EXPECT_THROW_WITH(Offsets::from_offsets(decreasing), ShapeError, "must not decrease, got 2 after 3 at position 2");
   EXPECT_THROW_WITH(Offsets::from_offsets(late), ShapeError, "must start with 0, got 1");
   EXPECT_THROW(Ragged(full({}, 1), Offsets()), ShapeError);
+}
+
+TEST(Ragged, MayBeCopiedWhenItWasMovedFrom) {
+  Ragged x = Ragged::from_lengths(ones({3, 2}), {1, 2});
+  const Ragged y = std::move(x);
+  const Ragged z = x;  // NOLINT: what is tested
+  EXPECT_EQ(y.count(), 2);
+  EXPECT_FALSE(z.values().defined());
 }
 
 TEST(Ragged, EmptySequencesAndEmptyBatchesAreLegal) {

@@ -225,6 +225,7 @@ std::vector<BadCall> bad_calls(int axes, bool relu) {
       {call(1, 2, sized(1, 1, 3), {}), {name, "the kernel must fit", "3 pixels over 2"}},
       {call(1, 5, sized(1, 1, 3), {.stride = 0}), {name, "stride must be at least 1, got 0"}},
       {call(1, 5, sized(1, 1, 3), {.dilation = 0}), {name, "dilation must be at least 1, got 0"}},
+      {call(1, 5, sized(1, 1, 3), {.dilation = std::int64_t{1} << 62}), {name, "dilation must be at most 2147483648"}},
       {call(1, 5, sized(1, 1, 3), {.padding = -1}), {name, "padding must be at least 0, got -1"}},
       {call(3, 5, sized(2, 1, 3), {.groups = 2}), {name, "groups must divide", "got 2"}},
       {call(1, 2, sized(1, 1, 3), {.padding = 3, .mode = symmetric}), {name, "symmetric padding must not exceed"}},

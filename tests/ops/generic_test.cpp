@@ -203,6 +203,8 @@ TEST_P(Op, BadInputIsNamed) {
       for (const std::string& word : bad.words)
         EXPECT_NE(std::string(error.what()).find(word), std::string::npos)
             << "'" << word << "' is missing in: " << error.what();
+      EXPECT_NE(std::string(error.what()).find("_cases.cpp:"), std::string::npos)
+          << "the caller's line is missing in: " << error.what();
     }
   }
 }
