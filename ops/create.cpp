@@ -117,6 +117,11 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOp
         where);
   if (is_floating(options.dtype) || options.dtype == bool8)
     throw DTypeError(std::string("randint: the dtype must be an integer's, got ") + name_of(options.dtype), where);
+  if ((options.dtype == u8 && (low < 0 || high > 256)) ||
+      (options.dtype == i32 && (low < -(std::int64_t{1} << 31) || high > std::int64_t{1} << 31)))
+    throw Error(std::string("randint: the numbers must fit ") + name_of(options.dtype) + ", got " +
+                    std::to_string(low) + " and " + std::to_string(high),
+                where);
   Tensor bits = empty(shape, {.dtype = i64, .device = options.device}, where);
   backend(bits.device()).random(RandomOp::bits, bits.array(), detail::take_random(bits.size(), f32));
   // Multiplying 32 random bits by the range and keeping the high word is uniform to 1 part in 2^32 / range.

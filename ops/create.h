@@ -45,7 +45,8 @@ REEL_API Tensor rand(const Shape& shape, Generator& generator, TensorOptions opt
 REEL_API Tensor randn(const Shape& shape, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
 REEL_API Tensor randn(const Shape& shape, Generator& generator, TensorOptions options = {},
                       SourceLocation where = SourceLocation::current());
-/// Integers in [low, high), i64 unless said otherwise; high - low <= 2^32. Throws Error unless low < high.
+/// Integers in [low, high), i64 unless said otherwise; high - low <= 2^32. Throws Error unless low < high and
+/// the dtype holds them all.
 REEL_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options = {.dtype = i64},
                         SourceLocation where = SourceLocation::current());
 /// 1 with probability p and 0 otherwise: where the uniform number of an element is below p. Any dtype.

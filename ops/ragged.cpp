@@ -1,5 +1,6 @@
 #include "reel/ops/ragged.h"
 
+#include <cmath>
 #include <string>
 
 #include "reel/ops/arithmetic.h"
@@ -160,7 +161,16 @@ Ragged within_sequences(SoftmaxOp op, const char* name, const Ragged& x, SourceL
           const Tensor sums = reduced_rows(ReduceOp::sum, rows, offsets, SourceLocation{});
           return repeated_rows(sums, offsets, false, SourceLocation{});
         };
-        g.add(0, op == SoftmaxOp::softmax ? y * (dy - total(dy * y)) : dy - exp(y) * total(dy));
+        if (op == SoftmaxOp::softmax) {
+          g.add(0, y * (dy - total(dy * y)));
+          return;
+        }
+        // A sequence that is all -inf has no gradient.
+        const Tensor some = untaped([&] {
+          const Tensor largest = reduced_rows(ReduceOp::max, y, offsets, SourceLocation{});
+          return repeated_rows(cast(largest != -INFINITY, y.dtype()), offsets, false, SourceLocation{});
+        });
+        g.add(0, dy * some - exp(y) * total(dy));
         return;
       }
       Tensor dx = empty(y.shape(), like(y));

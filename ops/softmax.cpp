@@ -1,11 +1,14 @@
 #include "reel/ops/softmax.h"
 
+#include <cmath>
 #include <string>
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/elementwise.h"
 #include "reel/ops/embedding.h"
+#include "reel/ops/logical.h"
 #include "reel/ops/offsets.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/unary.h"
@@ -22,14 +25,19 @@ using detail::taping;
 // The gradient in recorded ops, to be differentiated again.
 Tensor recorded_gradient(SoftmaxOp op, const Tensor& y, const Tensor& dy, int axis, double temperature) {
   if (op == SoftmaxOp::softmax) return y * (dy - sum(dy * y, axis, Keep::yes)) / temperature;
-  return (dy - exp(y) * sum(dy, axis, Keep::yes)) / temperature;
+  // A row that is all -inf has no gradient.
+  const Tensor some = untaped([&] { return cast(max(y, axis, Keep::yes) != -INFINITY, y.dtype()); });
+  return (dy * some - exp(y) * sum(dy, axis, Keep::yes)) / temperature;
 }
 
 Tensor over_axis(SoftmaxOp op, const char* name, const Tensor& x, int axis, double temperature, SourceLocation where) {
   check::floating(name, "x", x, where);
   axis = check::axis(name, axis, x.rank(), where);
-  if (!(temperature > 0))
-    throw Error(std::string(name) + ": temperature must be above 0, got " + std::to_string(temperature), where);
+  const bool counts = x.dtype() == f64 ? std::isnormal(temperature) : std::isnormal(static_cast<float>(temperature));
+  if (!(temperature > 0 && counts))
+    throw Error(std::string(name) + ": temperature must be above 0, finite and not denormal in " + name_of(x.dtype()) +
+                    ", got " + std::to_string(temperature),
+                where);
   Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   backend(x.device()).softmax(op, detail::packed(x).array(), axis, temperature, y.array());
   if (taping())
@@ -117,22 +125,24 @@ Tensor row_losses(const Tensor& logits, const Tensor& target, std::int64_t ignor
   const Tensor scores = detail::packed(logits);
   backend(logits.device()).cross_entropy(scores.array(), target.array(), ignore, loss.array(), lse.array());
   if (taping())
-    record_op("cross_entropy", where, {&logits}, loss, {&logits, &target},
-              [logits, scores, target, lse, ignore](Gradients& g) {
-                if (g.recording()) {
-                  const Tensor classes =
-                      arange(logits.shape()[1], {.dtype = target.dtype(), .device = target.device()});
-                  const Tensor hit = cast(unsqueeze(target, 1) == classes, logits.dtype());
-                  const Tensor weight = unsqueeze(g.dy() * cast(target != ignore, logits.dtype()), 1);
-                  g.add(0, (softmax(logits, 1) - hit) * weight);
-                  return;
-                }
-                Tensor dlogits = empty_like(scores);
-                backend(scores.device())
-                    .cross_entropy_backward(scores.array(), target.array(), ignore, lse.array(), g.dy().array(),
-                                            dlogits.array());
-                g.add(0, std::move(dlogits));
-              });
+    record_op(
+        "cross_entropy", where, {&logits}, loss, {&logits, &target},
+        [logits, scores, target, lse, ignore](Gradients& g) {
+          if (g.recording()) {
+            const Tensor classes = arange(logits.shape()[1], {.dtype = target.dtype(), .device = target.device()});
+            const Tensor hit = cast(unsqueeze(target, 1) == classes, logits.dtype());
+            // Rows that are ignored or all -inf are not looked at: a NaN there does not come through.
+            const Tensor counted = untaped([&] { return logical_and(target != ignore, max(logits, 1) != -INFINITY); });
+            const Tensor weight = unsqueeze(g.dy() * cast(counted, logits.dtype()), 1);
+            g.add(0, (softmax(reel::where(unsqueeze(counted, 1), logits, 0.0), 1) - hit) * weight);
+            return;
+          }
+          Tensor dlogits = empty_like(scores);
+          backend(scores.device())
+              .cross_entropy_backward(scores.array(), target.array(), ignore, lse.array(), g.dy().array(),
+                                      dlogits.array());
+          g.add(0, std::move(dlogits));
+        });
   return loss;
 }
 

@@ -5,6 +5,7 @@
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
+#include "reel/ops/create.h"
 #include "reel/ops/elementwise.h"
 #include "reel/ops/unary_op.h"
 
@@ -127,10 +128,22 @@ Tensor logit(const Tensor& x, SourceLocation where) {
                                       [](const Tensor& dy, const Tensor& x) { return dy / (x * (1 - x)); });
 }
 
+namespace {
+
+// The derivative m of log_ndtr, by its kernel: as a quotient of exponentials it would be lost in the left tail. m' = -m (x + m).
+Tensor log_ndtr_slope(const Tensor& x) {
+  Tensor m = detail::unary_gradient(UnaryOp::log_ndtr, ones_like(x), x);
+  if (detail::taping())
+    detail::record_op("log_ndtr_slope", SourceLocation{}, {&x}, m, {&x, &m},
+                      [x, m](detail::Gradients& g) { g.add(0, -(g.dy() * m * (x + m))); });
+  return m;
+}
+
+}  // namespace
+
 Tensor log_ndtr(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::LogNdtr>(UnaryOp::log_ndtr, "log_ndtr", x, where, [](const Tensor& dy, const Tensor& x) {
-    return dy * exp(-0.5 * x * x - log_ndtr(x) - 0.5 * std::log(2 * std::numbers::pi));
-  });
+  return detail::unary<scalar::LogNdtr>(UnaryOp::log_ndtr, "log_ndtr", x, where,
+                                        [](const Tensor& dy, const Tensor& x) { return dy * log_ndtr_slope(x); });
 }
 
 Ragged neg(const Ragged& x, SourceLocation where) { return x.with(neg(x.values(), where)); }

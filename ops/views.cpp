@@ -90,16 +90,17 @@ Tensor reshape(const Tensor& x, const Shape& shape, SourceLocation where) {
   Shape full = shape;
   int unknown = -1;
   std::int64_t known = 1;
+  bool fits = true;  // their number in 64 bits
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] == -1 && unknown < 0) unknown = i;
     else if (shape[i] < 0)
       throw ShapeError("reshape: sizes must be at least 0, but for one -1, got " + shape.str(), where);
-    else known *= shape[i];
+    else if (__builtin_mul_overflow(known, shape[i], &known)) fits = false;
   }
   if (unknown >= 0 && known > 0) full[unknown] = x.size() / known;
   if (unknown >= 0 && known == 0)
     throw ShapeError("reshape: -1 beside a size of 0 has no meaning, got " + shape.str(), where);
-  if (full.size() != x.size())
+  if (!fits || full.size() != x.size())
     throw ShapeError("reshape: the new shape must have as many elements as " + x.shape().str() + ", got " + shape.str(),
                      where);
   Tensor y = detail::reshaped(detail::packed(x), full);
@@ -193,9 +194,11 @@ Tensor squeeze(const Tensor& x, int axis, SourceLocation where) {
 Tensor expand(const Tensor& x, const Shape& shape, SourceLocation where) {
   check::defined("expand", "x", x, where);
   bool fits = x.rank() <= shape.rank();
+  std::int64_t size = 1;  // fits 64 bits
+  for (int i = 0; fits && i < shape.rank(); ++i) fits = shape[i] >= 0 && !__builtin_mul_overflow(size, shape[i], &size);
   for (int i = 0; fits && i < x.rank(); ++i) {
     const std::int64_t to = shape[i + shape.rank() - x.rank()];
-    fits = x.shape()[i] == to || (x.shape()[i] == 1 && to >= 0);
+    fits = x.shape()[i] == to || x.shape()[i] == 1;
   }
   if (!fits)
     throw ShapeError("expand: " + x.shape().str() + " must broadcast to the new shape, got " + shape.str(), where);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "reel/reel.h"
@@ -82,6 +83,48 @@ Tensor windows(const Tensor& x, std::int64_t window) {
   Tensors parts;
   for (std::int64_t j = 0; j <= 2 * window; ++j) parts.push_back(narrow(wide, 0, j, x.shape()[0]));
   return concatenate(parts, 1);
+}
+
+// The first number of each row, two copies side by side, and the size of a row, of a Ragged or of one sequence.
+Tensor first_column(const Tensor& x) { return select(x, 1, 0); }
+Ragged first_column(const Ragged& x) { return x.with(select(x.values(), 1, 0)); }
+Tensor doubled(const Tensor& x) { return concatenate(Tensors{x, 0.5 * x}, 1); }
+Ragged doubled(const Ragged& x) { return concatenate(std::vector<Ragged>{x, 0.5 * x}, 1); }
+Shape last_of(const Tensor& x) { return {x.shape()[1]}; }
+Shape last_of(const Ragged& x) { return last_of(x.values()); }
+
+// x as queries; keys and values beside it.
+RaggedOp attention(const std::string& name, bool causal) {
+  return {
+      .name = name,
+      .ragged =
+          [=](const Ragged& x, In in) {
+            const auto head = [&](const Tensor& rows) { return x.with(unsqueeze(rows, 1)); };
+            return squeeze(
+                scaled_dot_product_attention(head(x.values()), head(in[0]), head(in[1]), {.causal = causal}).values(),
+                1);
+          },
+      .list = [=](const Tensor& x, In in) { return scaled_dot_product_attention(x, in[0], in[1], {.causal = causal}); },
+      .beside = {rows(), rows()},
+      .padding = causal ? std::optional(0.0) : std::nullopt};
+}
+
+template <class F>
+RaggedOp convolution(const std::string& name, F f) {
+  return {.name = name,
+          .ragged = [f](const Ragged& x, In in) { return f(x, in[0], in[1]).values(); },
+          .list =
+              [f](const Tensor& x, In in) {
+                // No kernel fits into nothing.
+                if (x.shape()[0] == 0) return zeros({0, in[1].shape()[0]}, {.dtype = x.dtype()});
+                return contiguous(transpose(squeeze(f(unsqueeze(transpose(x), 0), in[0], in[1]), 0)));
+              },
+          .beside = {{Kind::shared,
+                      [](std::int64_t width) {
+                        return Shape{7, width, 3};
+                      },
+                      -0.5, 0.5},
+                     weight(7, -1)}};
 }
 
 // f(x, weights, options) for Ragged and Tensor; `state`: the last states rather than all.
@@ -181,6 +224,27 @@ std::vector<RaggedOp> ragged_ops() {
       per_row("logsumexp_row", [](const auto& x) { return logsumexp(x, -1, Keep::yes); }),
       per_row("softmax_row", [](const auto& x) { return softmax(x, 1, 2); }),
       per_row("log_softmax_row", [](const auto& x) { return log_softmax(x, 1, 2); }),
+      per_row("prod_row", [](const auto& x) { return prod(x, -1, Keep::yes); }),
+      per_row("any_row", [](const auto& x) { return any(x, -1, Keep::yes); }),
+      per_row("all_row", [](const auto& x) { return all(x, -1, Keep::yes); }),
+      per_row("cumsum_row", [](const auto& x) { return cumsum(x, 1); }),
+      per_row("cumprod_row", [](const auto& x) { return cumprod(x, 1); }),
+      per_row("clipped_linear", [](const auto& x) { return clipped_linear(x, 2, 0.5, -1, 1); }),
+      per_row("relu_k", [](const auto& x) { return relu_k(x, 1); }),
+      per_row(
+          "polygamma", [](const auto& x) { return polygamma(1, x); }, 0.5, 4),
+      per_row(
+          "pow_number", [](const auto& x) { return pow(x, 1.7); }, 0.5, 2),
+      per_row("isfinite", [](const auto& x) { return isfinite(x); }),
+      per_row("logical_not", [](const auto& x) { return logical_not(x); }),
+      per_row("glu", [](const auto& x) { return glu(doubled(x)); }),
+      per_row("geglu", [](const auto& x) { return geglu(doubled(x)); }),
+      per_row("swiglu", [](const auto& x) { return swiglu(doubled(x)); }),
+      per_row("maxout", [](const auto& x) { return maxout(doubled(x), 2); }),
+      per_row("layer_norm", [](const auto& x) { return layer_norm(x, last_of(x)); }),
+      per_row("rms_norm", [](const auto& x) { return rms_norm(x, last_of(x), {}, 1e-5); }),
+      per_row("group_norm", [](const auto& x) { return group_norm(doubled(x), 2); }),
+      per_row("rotary", [](const auto& x) { return rotary(doubled(x)); }),
 
       // two operands
       two("logaddexp", [](const auto& a, const auto& b) { return logaddexp(a, b); }),
@@ -195,6 +259,9 @@ std::vector<RaggedOp> ragged_ops() {
           0.9),
       two(
           "kl_div", [](const auto& a, const auto& b) { return kl_div(a, b, Reduction::none); }, 0.1, 0.9),
+      two("cosine_loss", [](const auto& a, const auto& b) { return cosine_loss(a, b, Reduction::none); }),
+      two("less", [](const auto& a, const auto& b) { return a < b; }),
+      two("logical_and", [](const auto& a, const auto& b) { return logical_and(a, b); }),
       {.name = "where",
        .ragged = [](const Ragged& x, In in) { return where(x.with(x.values() > 0), x, x.with(in[0])).values(); },
        .list = [](const Tensor& x, In in) { return where(x > 0, x, in[0]); },
@@ -213,6 +280,41 @@ std::vector<RaggedOp> ragged_ops() {
        .ragged = [](const Ragged& x, In in) { return cross_entropy(x, in[0], {.reduction = Reduction::none}); },
        .list = [](const Tensor& x, In in) { return cross_entropy(x, in[0], {.reduction = Reduction::none}); },
        .beside = {{Kind::row, [](std::int64_t) { return Shape(); }, 0, 1, true}}},
+      {.name = "nll_loss",
+       .ragged = [](const Ragged& x, In in) { return nll_loss(x, in[0], {.reduction = Reduction::none}); },
+       .list = [](const Tensor& x, In in) { return nll_loss(x, in[0], {.reduction = Reduction::none}); },
+       .beside = {{Kind::row, [](std::int64_t) { return Shape(); }, 0, 1, true}}},
+      {.name = "matmul",
+       .ragged = [](const Ragged& x, In in) { return matmul(x, in[0]).values(); },
+       .list = [](const Tensor& x, In in) { return matmul(x, in[0]); },
+       .beside = {{Kind::shared, [](std::int64_t width) { return Shape{width, 7}; }}}},
+      {.name = "matmul_each",
+       .ragged = [](const Ragged& x, In in) { return matmul(x, in[0]).values(); },
+       .list = [](const Tensor& x, In in) { return matmul(x, squeeze(in[0], 0)); },
+       .beside = {{Kind::sequence, [](std::int64_t width) { return Shape{width, 7}; }}}},
+      {.name = "layer_norm_affine",
+       .ragged = [](const Ragged& x, In in) { return layer_norm(x, last_of(x), in[0], in[1]).values(); },
+       .list = [](const Tensor& x, In in) { return layer_norm(x, last_of(x), in[0], in[1]); },
+       .beside = {{Kind::shared, [](std::int64_t width) { return Shape{width}; }},
+                  {Kind::shared, [](std::int64_t width) { return Shape{width}; }}}},
+      {.name = "gather_add",
+       .ragged = [](const Ragged& x, In in) { return (x * gather_add(in[1], x.with(in[0]))).values(); },
+       .list = [](const Tensor& x, In in) { return x * gather_add(in[1], in[0]); },
+       .beside = {{Kind::row, [](std::int64_t) { return Shape{3}; }, 0, kTable, true}, weight(kTable)}},
+      {.name = "hash_embed",
+       .ragged = [](const Ragged& x, In in) { return (x * hash_embed(in[1], x.with(in[0]))).values(); },
+       .list = [](const Tensor& x, In in) { return x * hash_embed(in[1], in[0]); },
+       .beside = {{Kind::row, [](std::int64_t) { return Shape(); }, 0, 1000, true}, weight(kTable)}},
+      {.name = "embedding_bag",
+       .ragged = [](const Ragged& x, In in) { return embedding_bag(in[1], x.with(in[0]), first_column(x)); },
+       .list = [](const Tensor& x, In in) { return sum(embedding(in[1], in[0]) * unsqueeze(first_column(x), 1), 0); },
+       .beside = {{Kind::row, [](std::int64_t) { return Shape(); }, 0, kTable, true}, weight(kTable)},
+       .per_sequence = true},
+      {.name = "spmm",
+       .ragged = [](const Ragged& x, In in) { return spmm(x.with(in[0]), first_column(x), in[1]); },
+       .list = [](const Tensor& x, In in) { return sum(embedding(in[1], in[0]) * unsqueeze(first_column(x), 1), 0); },
+       .beside = {{Kind::row, [](std::int64_t) { return Shape(); }, 0, kTable, true}, weight(kTable)},
+       .per_sequence = true},
       {.name = "embedding",
        .ragged = [](const Ragged& x, In in) { return (x * embedding(in[1], x.with(in[0]))).values(); },
        .list = [](const Tensor& x, In in) { return x * embedding(in[1], in[0]); },
@@ -234,6 +336,49 @@ std::vector<RaggedOp> ragged_ops() {
        .ragged = [](const Ragged& x, In) { return reverse(x).values(); },
        .list = [](const Tensor& x, In) { return flip(x, 0); },
        .padding = std::nullopt},
+      attention("attention", false),
+      attention("attention_causal", true),
+      convolution("conv1d",
+                  [](const auto& x, const Tensor& w, const Tensor& b) { return conv1d(x, w, b, {.padding = 1}); }),
+      convolution("conv1d_relu",
+                  [](const auto& x, const Tensor& w, const Tensor& b) { return conv1d_relu(x, w, b, {.padding = 1}); }),
+      {.name = "cumsum",
+       .ragged = [](const Ragged& x, In) { return cumsum(x).values(); },
+       .list = [](const Tensor& x, In) { return cumsum(x, 0); }},
+      {.name = "cumsum_from_the_end",
+       .ragged = [](const Ragged& x, In) { return cumsum(x, {.reverse = true, .exclusive = true}).values(); },
+       .list = [](const Tensor& x, In) { return cumsum(x, 0, {.reverse = true, .exclusive = true}); }},
+      {.name = "cumprod",
+       .ragged = [](const Ragged& x, In) { return cumprod(x).values(); },
+       .list = [](const Tensor& x, In) { return cumprod(x, 0); },
+       .padding = 1,
+       .low = 0.9,
+       .high = 1.1},
+      {.name = "linear_scan",
+       .ragged = [](const Ragged& x, In in) { return linear_scan(x, x.with(in[0])).values(); },
+       .list = [](const Tensor& x, In in) { return linear_scan(x, in[0], 0); },
+       .beside = {rows(-1, 1)}},
+      {.name = "sort",
+       .ragged = [](const Ragged& x, In) { return sort(x).values.values(); },
+       .list = [](const Tensor& x, In) { return sort(x, 0).values; },
+       .padding = kInf},
+      {.name = "argsort",
+       .ragged = [](const Ragged& x, In) { return argsort(x, Order::descending).values(); },
+       .list = [](const Tensor& x, In) { return argsort(x, 0, Order::descending); },
+       .padding = -kInf},
+      {.name = "gather",
+       .ragged = [](const Ragged& x, In) { return gather(x, argsort(x)).values(); },
+       .list = [](const Tensor& x, In) { return gather(x, 0, argsort(x, 0)); },
+       .padding = kInf},
+      {.name = "index_select",
+       .ragged = [](const Ragged& x, In) { return index_select(x, first_column(argsort(x))).values(); },
+       .list = [](const Tensor& x, In) { return index_select(x, 0, first_column(argsort(x, 0))); },
+       .padding = kInf},
+      {.name = "scatter_add",
+       .ragged = [](const Ragged& x, In in) { return scatter_add(x, argsort(x), x.with(in[0])).values(); },
+       .list = [](const Tensor& x, In in) { return scatter_add(x, 0, argsort(x, 0), in[0]); },
+       .beside = {rows()},
+       .padding = kInf},
       {.name = "position_encoding",
        .ragged = [](const Ragged& x, In) { return (x + position_encoding(x)).values(); },
        .list = [](const Tensor& x,
@@ -267,6 +412,76 @@ std::vector<RaggedOp> ragged_ops() {
           "reduce_first", reduce_first, [](const Tensor& x) { return select(x, 0, 0); }, 0, 0),
       reduction(
           "reduce_last", reduce_last, [](const Tensor& x) { return select(x, 0, -1); }, std::nullopt, 0),
+      reduction(
+          "prod", prod, [](const Tensor& x) { return prod(x, 0); }, 1),
+      reduction(
+          "amax", amax, [](const Tensor& x) { return amax(x, 0); }, -kInf),
+      reduction(
+          "amin", amin, [](const Tensor& x) { return amin(x, 0); }, kInf),
+      reduction(
+          "any", any, [](const Tensor& x) { return any(x, 0); }, 0),
+      reduction(
+          "all", all, [](const Tensor& x) { return all(x, 0); }, 1),
+      reduction(
+          "var", [](const Ragged& x, SourceLocation) { return var(x, VarianceOptions{.correction = 0}); },
+          [](const Tensor& x) { return var(x, 0, 0); }, std::nullopt, 0),
+      reduction(
+          "stddev", [](const Ragged& x, SourceLocation) { return stddev(x, VarianceOptions{.correction = 0}); },
+          [](const Tensor& x) { return stddev(x, 0, 0); }, std::nullopt, 0),
+
+      // lengths that change, then one row per sequence
+      reduction(
+          "topk", [](const Ragged& x, SourceLocation) { return sum(exp(topk(x, 2).values)); },
+          [](const Tensor& x) { return sum(exp(topk(x, std::min<std::int64_t>(2, x.shape()[0]), 0).values), 0); },
+          -kInf),
+      reduction(
+          "slice", [](const Ragged& x, SourceLocation) { return sum(slice(x, 1, 4)); },
+          [](const Tensor& x) { return sum(slice(x, 0, 1, 4), 0); }, 0),
+      reduction(
+          "masked_select",
+          [](const Ragged& x, SourceLocation) { return sum(masked_select(x, x.with(first_column(x.values()) > 0))); },
+          [](const Tensor& x) { return sum(where(unsqueeze(first_column(x) > 0, 1), x, 0.0), 0); }, 0),
+      reduction(
+          "pad",
+          [](const Ragged& x, SourceLocation) {
+            return max(pad(x, {{0, 1, 2}}));
+          },
+          [](const Tensor& x) {
+            return max(pad(x, {{0, 1, 2}}), 0);
+          },
+          -kInf),
+      reduction(
+          "pad_replicate",
+          [](const Ragged& x, SourceLocation) {
+            return sum(pad(x, {{0, 2, 0}}, PaddingMode::replicate));
+          },
+          [](const Tensor& x) {
+            return sum(pad(x, {{0, 2, 0}}, PaddingMode::replicate), 0);
+          },
+          0, 0),
+      reduction(
+          "concatenate",
+          [](const Ragged& x, SourceLocation) {
+            return logsumexp(concatenate({x, 2.0 * x, x}));
+          },
+          [](const Tensor& x) {
+            return logsumexp(concatenate({x, 2.0 * x, x}), 0);
+          },
+          -kInf),
+      reduction(
+          "concatenate_batches",
+          [](const Ragged& x, SourceLocation) {
+            return narrow(sum(concatenate_batches({2.0 * x, x})), 0, x.count(), x.count());
+          },
+          [](const Tensor& x) { return sum(x, 0); }, 0),
+      reduction(
+          "take",
+          [](const Ragged& x, SourceLocation) {
+            std::vector<std::int64_t> backwards;
+            for (std::int64_t i = x.count() - 1; i >= 0; --i) backwards.push_back(i);
+            return flip(sum(take(x, backwards)), 0);
+          },
+          [](const Tensor& x) { return sum(x, 0); }, 0),
   };
   ops.push_back({.name = "mean_masked",
                  .ragged = [](const Ragged& x, In) { return mean(x); },
