@@ -26,6 +26,11 @@ class CudaOps final : public MissingOps {
   void unary_backward(UnaryOp op, const Array& saved, const Array& dy, const Array& dx) override;
   void binary(BinaryOp op, const Operand& a, const Operand& b, const Array& y) override;
   void accumulate(const Array& x, const Array& y) override;
+  void parametric(ParametricOp op, const double* parameters, const Array& x, const Array& y) override;
+  void parametric_backward(ParametricOp op, const double* parameters, const Array& x, const Array& dy,
+                           const Array& dx) override;
+  void gated(GateOp op, const Array& x, const Array& y) override;
+  void gated_backward(GateOp op, const Array& x, const Array& dy, const Array& dx) override;
 
   void reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) override;
 
@@ -47,11 +52,15 @@ class CudaOps final : public MissingOps {
 
   void take_rows(const Array& table, const Array& index, const Array& y) override;
   void add_rows(const Array& y, const Array& index, const Array& table) override;
+  void murmur3(const Array& keys, std::uint32_t seed, const Array& y) override;
 
   void segment_reduce(ReduceOp op, const Array& x, const Segments& segments, const Array& y,
                       const Array* which) override;
   void segment_broadcast(const Array& x, const Segments& segments, bool mean, const Array& y) override;
   void segment_select_backward(const Array& dy, const Array& which, const Segments& segments, const Array& dx) override;
+  void segment_window(const Array& x, const Segments& segments, std::int64_t before, const Array& y) override;
+  void segment_window_backward(const Array& dy, const Segments& segments, std::int64_t before,
+                               const Array& dx) override;
   void segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, const Array& y) override;
   void segment_softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, const Segments& segments,
                                 const Array& dx) override;

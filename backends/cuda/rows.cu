@@ -3,6 +3,7 @@
 // check_indices has reported, take zeros and add nothing.
 
 #include "reel/backends/cuda/sort.h"
+#include "reel/backends/cuda/units.h"
 #include "reel/core/error.h"
 
 namespace reel::cuda {
@@ -44,22 +45,6 @@ __global__ void add_rows(const T* y, SortedKeys sorted, T* table, int64_t rows, 
 }  // namespace device
 
 namespace {
-
-struct alignas(16) Unit16 {
-  std::uint64_t half[2];
-};
-
-/// f.template operator()<Unit>() for the widest unit in which rows of `bytes` bytes at these addresses can be moved.
-template <class F>
-void dispatch_unit(const void* a, const void* b, std::size_t bytes, F&& f) {
-  const auto fits = [&](std::size_t unit) {
-    return bytes % unit == 0 && is_aligned(a, unit, 1) && is_aligned(b, unit, 1);
-  };
-  if (fits(16)) return f.template operator()<Unit16>();
-  if (fits(8)) return f.template operator()<std::uint64_t>();
-  if (fits(4)) return f.template operator()<uint32_t>();
-  return f.template operator()<std::uint8_t>();
-}
 
 int bits_of(int64_t value) { return 64 - __builtin_clzll(static_cast<unsigned long long>(value) | 1); }
 

@@ -6,13 +6,17 @@ set(REEL_CUDA_KERNELS
   conv_weight.cu
   copy.cu
   fill.cu
+  gated.cu
   gemm.cu
   indices.cu
+  murmur3.cu
   optimizers.cu
+  parametric.cu
   random.cu
   reduce.cu
   rows.cu
   segment_softmax.cu
+  segment_window.cu
   segments.cu
   softmax.cu
   sort.cu
