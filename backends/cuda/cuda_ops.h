@@ -34,6 +34,10 @@ class CudaOps final : public MissingOps {
 
   void reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) override;
 
+  void scan(ScanOp op, const Array& x, const Array* factor, int axis, bool reverse, bool exclusive,
+            const Array& y) override;
+  std::int64_t nonzero(const Array& mask, const Array& index) override;
+
   void gemm(const Gemm& gemm) override;
   void conv(const Conv& conv, const Array& x, const Array& weight, const Array* bias, Epilogue epilogue,
             const Array& y) override;
@@ -41,6 +45,11 @@ class CudaOps final : public MissingOps {
                            const Array& dx) override;
   void conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
                             const Array& dweight, const Array* dbias) override;
+
+  void pool(PoolOp op, const Conv& geometry, bool count_padding, const Array& x, const Array& y,
+            const Array* which) override;
+  void pool_backward(PoolOp op, const Conv& geometry, bool count_padding, const Array& dy, const Array* which,
+                     const Array& dx) override;
 
   void softmax(SoftmaxOp op, const Array& x, int axis, double temperature, const Array& y) override;
   void softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int axis, double temperature,
@@ -58,6 +67,8 @@ class CudaOps final : public MissingOps {
                       const Array* which) override;
   void segment_broadcast(const Array& x, const Segments& segments, bool mean, const Array& y) override;
   void segment_select_backward(const Array& dy, const Array& which, const Segments& segments, const Array& dx) override;
+  void segment_scan(ScanOp op, const Array& x, const Array* factor, const Segments& segments, bool reverse,
+                    bool exclusive, const Array& y) override;
   void segment_window(const Array& x, const Segments& segments, std::int64_t before, const Array& y) override;
   void segment_window_backward(const Array& dy, const Segments& segments, std::int64_t before,
                                const Array& dx) override;

@@ -113,6 +113,16 @@ REEL_DEVICE void for_each_element(int64_t total, int64_t width, const int64_t* o
 
 }  // namespace device
 
+/// A launch for RowGroups: rows of up to kShortRow elements go to warps.
+inline constexpr int64_t kShortRow = 512;
+
+inline Grid row_grid(const Context& context, int64_t rows, int64_t length, bool& whole_block) {
+  whole_block = length > kShortRow;
+  const int threads = length > 32 * kShortRow ? 1024 : kThreads;
+  Grid grid = grid_for(context, whole_block ? rows * threads : rows * device::kWarp, threads);
+  return grid;
+}
+
 /// An axis of a contiguous array: [outer, n, inner].
 struct Blocks {
   int64_t outer = 1, n = 1, inner = 1;
@@ -123,16 +133,6 @@ struct Blocks {
     for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
   }
 };
-
-/// A launch for RowGroups: rows of up to kShortRow elements go to warps.
-inline constexpr int64_t kShortRow = 512;
-
-inline Grid row_grid(const Context& context, int64_t rows, int64_t length, bool& whole_block) {
-  whole_block = length > kShortRow;
-  const int threads = length > 32 * kShortRow ? 1024 : kThreads;
-  Grid grid = grid_for(context, whole_block ? rows * threads : rows * device::kWarp, threads);
-  return grid;
-}
 
 /// A launch for Lanes: a block per segment (more segments than blocks: in turn) and tile of columns (blockIdx.y).
 struct LaneGrid {

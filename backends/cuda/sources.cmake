@@ -10,11 +10,14 @@ set(REEL_CUDA_KERNELS
   gemm.cu
   indices.cu
   murmur3.cu
+  nonzero.cu
   optimizers.cu
   parametric.cu
+  pool.cu
   random.cu
   reduce.cu
   rows.cu
+  scan.cu
   segment_softmax.cu
   segment_window.cu
   segments.cu
