@@ -1,4 +1,4 @@
-// Hashes of rows of integers: a thread per row.
+// Hashes of rows of integers: a thread per row. Results begin at a 16-byte boundary, as all memory that is allocated.
 
 #include "reel/core/scalar/murmur3.h"
 
@@ -14,7 +14,8 @@ __global__ void murmur3(const int64_t* keys, uint32_t seed, int64_t* y, int64_t 
     const auto* bytes = reinterpret_cast<const unsigned char*>(keys + i * words);
     const scalar::Murmur3Hash hash = scalar::murmur3(bytes, words * 8, seed);
     REEL_UNROLL
-    for (int k = 0; k < 4; ++k) y[4 * i + k] = hash.lane(k);
+    for (int k = 0; k < 4; k += 2)
+      store_pack(y + 4 * i + k, Pack<int64_t>{{int64_t{hash.lane(k)}, int64_t{hash.lane(k + 1)}}});
   }
 }
 
