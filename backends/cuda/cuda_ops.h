@@ -36,6 +36,7 @@ class CudaOps final : public MissingOps {
 
   void scan(ScanOp op, const Array& x, const Array* factor, int axis, bool reverse, bool exclusive,
             const Array& y) override;
+  void sort(const Array& x, int axis, bool descending, const Array& y, const Array& which) override;
   std::int64_t nonzero(const Array& mask, const Array& index) override;
 
   void gemm(const Gemm& gemm) override;
@@ -61,6 +62,14 @@ class CudaOps final : public MissingOps {
 
   void take_rows(const Array& table, const Array& index, const Array& y) override;
   void add_rows(const Array& y, const Array& index, const Array& table) override;
+  void gather(const Array& x, const Array& index, int axis, const Array& y) override;
+  void scatter_add(const Array& y, const Array& index, int axis, const Array& x) override;
+  void segment_gather(const Array& table, const Array& index, const Array* weight, const Segments& segments, bool mean,
+                      const Array& y) override;
+  void segment_gather_backward_weight(const Array& table, const Array& index, const Array& dy, const Segments& segments,
+                                      bool mean, const Array& dweight) override;
+  void segment_gather_backward_table(const Array& dy, const Array& index, const Array* weight, const Segments& segments,
+                                     bool mean, const Array& dtable) override;
   void murmur3(const Array& keys, std::uint32_t seed, const Array& y) override;
 
   void segment_reduce(ReduceOp op, const Array& x, const Segments& segments, const Array& y,
@@ -69,6 +78,8 @@ class CudaOps final : public MissingOps {
   void segment_select_backward(const Array& dy, const Array& which, const Segments& segments, const Array& dx) override;
   void segment_scan(ScanOp op, const Array& x, const Array* factor, const Segments& segments, bool reverse,
                     bool exclusive, const Array& y) override;
+  void segment_sort(const Array& x, const Segments& segments, bool descending, const Array& y,
+                    const Array& which) override;
   void segment_window(const Array& x, const Segments& segments, std::int64_t before, const Array& y) override;
   void segment_window_backward(const Array& dy, const Segments& segments, std::int64_t before,
                                const Array& dx) override;

@@ -7,6 +7,7 @@ set(REEL_CUDA_KERNELS
   copy.cu
   fill.cu
   gated.cu
+  gather.cu
   gemm.cu
   indices.cu
   murmur3.cu
@@ -14,6 +15,7 @@ set(REEL_CUDA_KERNELS
   optimizers.cu
   parametric.cu
   pool.cu
+  radix_sort.cu
   random.cu
   reduce.cu
   rows.cu
@@ -23,6 +25,7 @@ set(REEL_CUDA_KERNELS
   segments.cu
   softmax.cu
   sort.cu
+  sparse.cu
   unary.cu
 )
 set(REEL_CUDA_HOST
