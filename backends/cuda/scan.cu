@@ -71,8 +71,8 @@ struct Scan {
   bool reverse, exclusive, packed;
 };
 
-/// Calls f(place in the run, address) for the elements of a run, or f(place of the first, address of the first, elements) for
-/// its packs: places begin .. end - 1 of a line of `count` elements from `first` on.
+/// Hands a run to `pass` with the address of each element or pack: places begin .. begin + kRun - 1, as far as they are before
+/// `end`, of a line of `count` elements that begins at `first`.
 template <class T, class Pass>
 REEL_DEVICE void each_of_run(const Scan<T>& scan, int64_t first, int64_t count, int64_t begin, int64_t end, Pass pass) {
   if (scan.packed) {
