@@ -46,7 +46,6 @@ class CudaOps final : public MissingOps {
                            const Array& dx) override;
   void conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
                             const Array& dweight, const Array* dbias) override;
-
   void pool(PoolOp op, const Conv& geometry, bool count_padding, const Array& x, const Array& y,
             const Array* which) override;
   void pool_backward(PoolOp op, const Conv& geometry, bool count_padding, const Array& dy, const Array* which,
