@@ -51,6 +51,11 @@ Tensor parameter(const char* name, const Arg& x) {
   return x.tensor();
 }
 
+// A number goes where x is.
+Tensor beside(const Tensor& parameter, const Tensor& x, SourceLocation where) {
+  return parameter.rank() == 0 && x.defined() ? to(parameter, x.device(), where) : parameter;
+}
+
 }  // namespace
 
 // --- per element ------------------------------------------------------------------------------------------------------
@@ -65,15 +70,17 @@ Tensor Exp::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
 Affine::Affine(const Arg& loc_, const Arg& scale_) : loc(parameter("loc", loc_)), scale(parameter("scale", scale_)) {}
 
 Tensor Affine::forward(const Tensor& x, SourceLocation where) const {
-  return add(Arg(loc, where), Arg(mul(Arg(scale, where), Arg(x, where)), where));
+  const Tensor shift = beside(loc, x, where), factor = beside(scale, x, where);
+  return add(Arg(shift, where), Arg(mul(Arg(factor, where), Arg(x, where)), where));
 }
 Tensor Affine::inverse(const Tensor& y, SourceLocation where) const {
-  return div(Arg(sub(Arg(y, where), Arg(loc, where)), where), Arg(scale, where));
+  const Tensor shift = beside(loc, y, where), factor = beside(scale, y, where);
+  return div(Arg(sub(Arg(y, where), Arg(shift, where)), where), Arg(factor, where));
 }
 Tensor Affine::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
   check::floating("Affine", "x", x, where);
   const Shape shape = check::broadcast("Affine", x.shape(), loc.shape(), where);
-  return add(Arg(log(abs(scale)), where), Arg(zeros(shape, options_of(x)), where));
+  return add(Arg(log(abs(beside(scale, x, where))), where), Arg(zeros(shape, options_of(x)), where));
 }
 
 Interval::Interval(double low_, double high_, SourceLocation where) : low(low_), high(high_) {

@@ -26,8 +26,18 @@ class CudaOps final : public MissingOps {
   void unary_backward(UnaryOp op, const Array& saved, const Array& dy, const Array& dx) override;
   void binary(BinaryOp op, const Operand& a, const Operand& b, const Array& y) override;
   void accumulate(const Array& x, const Array& y) override;
+  void parametric(ParametricOp op, const double* parameters, const Array& x, const Array& y) override;
+  void parametric_backward(ParametricOp op, const double* parameters, const Array& x, const Array& dy,
+                           const Array& dx) override;
+  void gated(GateOp op, const Array& x, const Array& y) override;
+  void gated_backward(GateOp op, const Array& x, const Array& dy, const Array& dx) override;
 
   void reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) override;
+
+  void scan(ScanOp op, const Array& x, const Array* factor, int axis, bool reverse, bool exclusive,
+            const Array& y) override;
+  void sort(const Array& x, int axis, bool descending, const Array& y, const Array& which) override;
+  std::int64_t nonzero(const Array& mask, const Array& index) override;
 
   void gemm(const Gemm& gemm) override;
   void conv(const Conv& conv, const Array& x, const Array& weight, const Array* bias, Epilogue epilogue,
@@ -36,6 +46,10 @@ class CudaOps final : public MissingOps {
                            const Array& dx) override;
   void conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
                             const Array& dweight, const Array* dbias) override;
+  void pool(PoolOp op, const Conv& geometry, bool count_padding, const Array& x, const Array& y,
+            const Array* which) override;
+  void pool_backward(PoolOp op, const Conv& geometry, bool count_padding, const Array& dy, const Array* which,
+                     const Array& dx) override;
 
   void softmax(SoftmaxOp op, const Array& x, int axis, double temperature, const Array& y) override;
   void softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int axis, double temperature,
@@ -47,11 +61,27 @@ class CudaOps final : public MissingOps {
 
   void take_rows(const Array& table, const Array& index, const Array& y) override;
   void add_rows(const Array& y, const Array& index, const Array& table) override;
+  void gather(const Array& x, const Array& index, int axis, const Array& y) override;
+  void scatter_add(const Array& y, const Array& index, int axis, const Array& x) override;
+  void segment_gather(const Array& table, const Array& index, const Array* weight, const Segments& segments, bool mean,
+                      const Array& y) override;
+  void segment_gather_backward_weight(const Array& table, const Array& index, const Array& dy, const Segments& segments,
+                                      bool mean, const Array& dweight) override;
+  void segment_gather_backward_table(const Array& dy, const Array& index, const Array* weight, const Segments& segments,
+                                     bool mean, const Array& dtable) override;
+  void murmur3(const Array& keys, std::uint32_t seed, const Array& y) override;
 
   void segment_reduce(ReduceOp op, const Array& x, const Segments& segments, const Array& y,
                       const Array* which) override;
   void segment_broadcast(const Array& x, const Segments& segments, bool mean, const Array& y) override;
   void segment_select_backward(const Array& dy, const Array& which, const Segments& segments, const Array& dx) override;
+  void segment_scan(ScanOp op, const Array& x, const Array* factor, const Segments& segments, bool reverse,
+                    bool exclusive, const Array& y) override;
+  void segment_sort(const Array& x, const Segments& segments, bool descending, const Array& y,
+                    const Array& which) override;
+  void segment_window(const Array& x, const Segments& segments, std::int64_t before, const Array& y) override;
+  void segment_window_backward(const Array& dy, const Segments& segments, std::int64_t before,
+                               const Array& dx) override;
   void segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, const Array& y) override;
   void segment_softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, const Segments& segments,
                                 const Array& dx) override;

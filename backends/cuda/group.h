@@ -45,6 +45,22 @@ struct Lanes {
     __syncthreads();
     return scratch[column()];
   }
+  /// Joins the values of a column's row lanes before this one (none: `identity`); `total` becomes that of all of them.
+  /// `scratch` and callers as for join.
+  template <class T, class Join>
+  REEL_DEVICE T before(T value, T* scratch, T identity, T& total, Join f) const {
+    __syncthreads();  // of what was read from scratch before
+    scratch[threadIdx.x] = value;
+    for (int step = 1; step < rows(); step *= 2) {
+      __syncthreads();
+      if (row() >= step) value = f(scratch[threadIdx.x - step * columns], value);
+      __syncthreads();
+      scratch[threadIdx.x] = value;
+    }
+    __syncthreads();
+    total = scratch[column() + (rows() - 1) * columns];
+    return row() > 0 ? scratch[threadIdx.x - columns] : identity;
+  }
 };
 
 /// Segments of rows: by offsets, or `length` rows each where there are none.
@@ -55,6 +71,45 @@ struct Rows {
   REEL_DEVICE int64_t begin(int64_t s) const { return offsets != nullptr ? offsets[s] : s * length; }
   REEL_DEVICE int64_t count(int64_t s) const { return offsets != nullptr ? offsets[s + 1] - offsets[s] : length; }
 };
+
+/// The columns of segments of rows of `width` elements as lines: line l is column l % width of segment l / width.
+struct Lines {
+  Rows rows;
+  int64_t segments, width;
+
+  REEL_DEVICE int64_t size() const { return segments * width; }
+  REEL_DEVICE int64_t count(int64_t line) const { return rows.count(line / width); }
+  /// The line's first element; the others follow `width` apart.
+  REEL_DEVICE int64_t first(int64_t line) const { return rows.begin(line / width) * width + line % width; }
+};
+
+/// The segment of a row that is in one of [low, high): the last one that begins at or before it.
+REEL_DEVICE int64_t segment_of(int64_t row, const int64_t* offsets, int64_t low, int64_t high) {
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    if (offsets[middle] <= row) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+/// f(element, row, segment, column) for the elements of [total, width]. A warp takes runs of neighbouring elements and looks
+/// the segments of the first and the last one up: the others lie between.
+template <class F>
+REEL_DEVICE void for_each_element(int64_t total, int64_t width, const int64_t* offsets, int64_t segments, F f) {
+  constexpr int64_t kMost = 8;  // elements of a lane in one run
+  const int64_t elements = total * width, each = smaller(kMost, larger<int64_t>(1, elements / unit_step()));
+  const int64_t run = each * kWarp;
+  for (int64_t begin = first_unit() / kWarp * run; begin < elements; begin += unit_step() / kWarp * run) {
+    const int64_t end = smaller(begin + run, elements);
+    const int64_t first = segment_of(begin / width, offsets, 0, segments);
+    const int64_t last = segment_of((end - 1) / width, offsets, first, segments);
+    for (int64_t i = begin + threadIdx.x % kWarp; i < end; i += kWarp) {
+      const int64_t row = i / width;
+      f(i, row, segment_of(row, offsets, first, last + 1), i - row * width);
+    }
+  }
+}
 
 }  // namespace device
 
@@ -67,6 +122,17 @@ inline Grid row_grid(const Context& context, int64_t rows, int64_t length, bool&
   Grid grid = grid_for(context, whole_block ? rows * threads : rows * device::kWarp, threads);
   return grid;
 }
+
+/// An axis of a contiguous array: [outer, n, inner].
+struct Blocks {
+  int64_t outer = 1, n = 1, inner = 1;
+
+  Blocks(const Shape& shape, int axis) {
+    for (int i = 0; i < axis; ++i) outer *= shape[i];
+    n = shape[axis];
+    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
+  }
+};
 
 /// A launch for Lanes: a block per segment (more segments than blocks: in turn) and tile of columns (blockIdx.y).
 struct LaneGrid {

@@ -31,26 +31,6 @@ __global__ void segment_reduce(const T* x, const int64_t* offsets, int64_t segme
   }
 }
 
-/// The segment of a row: the last one that begins at or before it.
-REEL_DEVICE int64_t segment_of(int64_t row, const int64_t* offsets, int64_t segments) {
-  int64_t low = 0, high = segments;  // offsets[low] <= row < offsets[high]
-  while (high - low > 1) {
-    const int64_t middle = (low + high) / 2;
-    if (offsets[middle] <= row) low = middle;
-    else high = middle;
-  }
-  return low;
-}
-
-/// f(element, row, segment, column) for the elements of [total, width].
-template <class F>
-REEL_DEVICE void for_each_element(int64_t total, int64_t width, const int64_t* offsets, int64_t segments, F f) {
-  for (int64_t i = first_unit(); i < total * width; i += unit_step()) {
-    const int64_t row = i / width;
-    f(i, row, segment_of(row, offsets, segments), i - row * width);
-  }
-}
-
 template <class T>
 __global__ void segment_broadcast(const T* x, const int64_t* offsets, int64_t segments, int64_t total, int64_t width,
                                   bool mean, T* y) {

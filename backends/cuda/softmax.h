@@ -7,17 +7,6 @@
 
 namespace reel::cuda {
 
-/// An axis of a contiguous array: [outer, n, inner].
-struct Blocks {
-  int64_t outer = 1, n = 1, inner = 1;
-
-  Blocks(const Shape& shape, int axis) {
-    for (int i = 0; i < axis; ++i) outer *= shape[i];
-    n = shape[axis];
-    for (int i = axis + 1; i < shape.rank(); ++i) inner *= shape[i];
-  }
-};
-
 namespace device {
 
 /// What is taken from every element; 0 where all are -infinity, so that exponentials become 0 and not NaN.

@@ -6,16 +6,26 @@ set(REEL_CUDA_KERNELS
   conv_weight.cu
   copy.cu
   fill.cu
+  gated.cu
+  gather.cu
   gemm.cu
   indices.cu
+  murmur3.cu
+  nonzero.cu
   optimizers.cu
+  parametric.cu
+  pool.cu
+  radix_sort.cu
   random.cu
   reduce.cu
   rows.cu
+  scan.cu
   segment_softmax.cu
+  segment_window.cu
   segments.cu
   softmax.cu
   sort.cu
+  sparse.cu
   unary.cu
 )
 set(REEL_CUDA_HOST

@@ -1,6 +1,6 @@
 // Elementwise functions of one number, and their gradients: a kernel per formula of core/scalar, 16 bytes per access.
 
-#include "reel/backends/cuda/kernel.h"
+#include "reel/backends/cuda/map.h"
 #include "reel/core/scalar/binary.h"
 #include "reel/core/scalar/unary.h"
 
@@ -44,23 +44,10 @@ struct Backward<scalar::Relu> {
   }
 };
 
-/// y = F(a, b), all [count] without gaps; a pack per thread and step if all are at 16-byte boundaries, else an element.
+/// y = F(a, b), all [count] without gaps.
 template <class F, class T>
-__global__ void map(const T* a, const T* b, T* y, int64_t count, bool packed) {
-  int64_t done = 0;
-  if (packed) {
-    const int64_t packs = count / kPack<T>;
-    for (int64_t i = first_unit(); i < packs; i += unit_step()) {
-      const Pack<T> from_a = load_pack<T, kPack<T>>(a + i * kPack<T>),
-                    from_b = load_pack<T, kPack<T>>(b + i * kPack<T>);
-      Pack<T> to;
-      REEL_UNROLL
-      for (int k = 0; k < kPack<T>; ++k) to.v[k] = F::apply(from_a.v[k], from_b.v[k]);
-      store_pack(y + i * kPack<T>, to);
-    }
-    done = packs * kPack<T>;
-  }
-  for (int64_t i = done + first_unit(); i < count; i += unit_step()) y[i] = F::apply(a[i], b[i]);
+__global__ void map_of(const T* a, const T* b, T* y, int64_t count, bool packed) {
+  map(a, b, y, count, packed, [](T from_a, T from_b) { return F::apply(from_a, from_b); });
 }
 
 }  // namespace
@@ -71,8 +58,8 @@ namespace {
 template <class T>
 using Kernel = void (*)(const T*, const T*, T*, int64_t, bool);
 
-#define REEL_FORWARD(name, Struct) &device::map<device::Forward<scalar::Struct>, T>,
-#define REEL_BACKWARD(name, Struct) &device::map<device::Backward<scalar::Struct>, T>,
+#define REEL_FORWARD(name, Struct) &device::map_of<device::Forward<scalar::Struct>, T>,
+#define REEL_BACKWARD(name, Struct) &device::map_of<device::Backward<scalar::Struct>, T>,
 template <class T>
 constexpr Kernel<T> kForward[] = {REEL_UNARY_OPS(REEL_FORWARD)};
 template <class T>
@@ -86,10 +73,9 @@ constexpr scalar::Saved kSaved[] = {REEL_UNARY_OPS(REEL_SAVED)};
 
 template <class T>
 void run(const Context& context, const char* name, Kernel<T> kernel, const void* a, const void* b, const Array& y) {
-  const bool packed = is_aligned(a, sizeof(T), kPack<T>) && is_aligned(b, sizeof(T), kPack<T>) &&
-                      is_aligned(y.data, sizeof(T), kPack<T>);
-  launch(context, name, grid_for(context, packed ? ceil_div(y.size, kPack<T>) : y.size), kernel,
-         static_cast<const T*>(a), static_cast<const T*>(b), y.as<T>(), y.size, packed);
+  const MapGrid shape = map_grid<T>(context, a, b, y);
+  launch(context, name, shape.grid, kernel, static_cast<const T*>(a), static_cast<const T*>(b), y.as<T>(), y.size,
+         shape.packed);
 }
 
 }  // namespace

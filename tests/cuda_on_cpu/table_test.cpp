@@ -10,7 +10,6 @@
 #include <cstring>
 #include <limits>
 #include <map>
-#include <set>
 #include <string>
 
 #include "reel/core/error.h"
@@ -82,26 +81,6 @@ void expect_same_bits(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(std::memcmp(x.array().data, y.array().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())), 0);
 }
 
-/// Rows whose calls make tensors on the CPU themselves, or give one.
-const std::set<std::string> kMadeOnTheCpu = {"affine_transform",
-                                             "affine_transform/inverse",
-                                             "affine_transform/log_det",
-                                             "conv2d_relu/into",
-                                             "cross_entropy/soft_none",
-                                             "cross_entropy/soft_sum",
-                                             "cross_entropy/weight",
-                                             "cross_entropy/weight_smoothing_ignore",
-                                             "cross_entropy/weight_smoothing_mean",
-                                             "eye",
-                                             "eye/square",
-                                             "full_like",
-                                             "linspace",
-                                             "nll_loss/sum",
-                                             "nll_loss/weight",
-                                             "position_encoding",
-                                             "to",
-                                             "where/integers"};
-
 /// Entries that were asked for and are not there yet, and by how many rows: told at the end.
 std::map<std::string, int>& missing_entries() {
   static std::map<std::string, int> entries;
@@ -110,10 +89,7 @@ std::map<std::string, int>& missing_entries() {
 
 class Cuda : public testing::TestWithParam<OpCase> {
  protected:
-  void SetUp() override {
-    if (kMadeOnTheCpu.count(row().name) == 1) GTEST_SKIP() << "makes tensors on the CPU";
-    cuda_on_cpu::set_guard(false);
-  }
+  void SetUp() override { cuda_on_cpu::set_guard(false); }
   void TearDown() override { cuda_on_cpu::set_schedule(Schedule::in_order); }
 
   const OpCase& row() const { return GetParam(); }

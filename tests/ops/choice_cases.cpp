@@ -153,7 +153,8 @@ std::vector<OpCase> choice_cases() {
                             : x > 0 ? x
                                     : -3; }));
   rows.push_back(unary(
-      "where/integers", [](const Tensor& x) { return where(x > 0, arange(x.size(-1)), -3); }, nullptr));
+      "where/integers", [](const Tensor& x) { return where(x > 0, arange(x.size(-1), {.device = x.device()}), -3); },
+      nullptr));
   rows.back().order = 0;
   rows.back().differentiable = {};
   rows.back().reference = [](const std::vector<Ref>& in) {

@@ -181,7 +181,7 @@ OpCase into_row() {
   OpCase row = conv_row({"/into", {.padding = 1}, 2, 3, {3, 3}}, true);
   row.call = [](const Tensors& in) {
     const Shape& s = in[0].shape();
-    WriteOnce buffer({s[0], 5, s[2], s[3]}, {.dtype = in[0].dtype()});
+    WriteOnce buffer({s[0], 5, s[2], s[3]}, {.dtype = in[0].dtype(), .device = in[0].device()});
     buffer.append(in[0]);
     conv2d_relu(buffer.view(0, 2), in[1], in[2], {.padding = 1, .into = buffer.part(2, 5)});
     return buffer.view(0, 5);

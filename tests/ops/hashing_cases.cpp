@@ -1,6 +1,7 @@
 #include "reel/ops/hashing.h"
 
 #include "reel/core/scalar/murmur3.h"
+#include "reel/ops/convert.h"
 #include "reel/tests/ops/sequences.h"
 
 namespace reel::test {
@@ -40,7 +41,7 @@ OpCase hashes(const std::string& variant, std::function<Tensor(const Tensor&)> o
 Tensor rest(const Tensor& ids) {
   std::vector<std::int64_t> values = ids.to_vector<std::int64_t>();
   for (std::int64_t& value : values) value %= 1000003;
-  return from_vector(values, ids.shape());
+  return to(from_vector(values, ids.shape()), ids.device());
 }
 
 OpCase grams(const std::string& variant, std::int64_t n, bool ragged) {

@@ -38,8 +38,8 @@ OpCase moves(const std::string& name, std::function<Tensor(const Tensor&)> op, s
 Shape same(const Shape& s) { return s; }
 
 // No input decides anything: an op that makes a tensor from sizes.
-OpCase made(const std::string& name, std::function<Tensor(Extent)> op, std::function<double(const Index&, Extent)> f,
-            std::vector<BadCall> bad) {
+OpCase made(const std::string& name, std::function<Tensor(Extent, Device)> op,
+            std::function<double(const Index&, Extent)> f, std::vector<BadCall> bad) {
   const auto extent = [](const Shape& s) { return Extent{s[0], s[1]}; };
   return {.name = name,
           .inputs =
@@ -47,11 +47,11 @@ OpCase made(const std::string& name, std::function<Tensor(Extent)> op, std::func
                 const Extent n = extent_of(size);
                 return Tensors{make.uniform({n.rows, n.cols})};
               },
-          .call = [=](const Tensors& in) { return op(extent(in[0].shape())); },
+          .call = [=](const Tensors& in) { return op(extent(in[0].shape()), in[0].device()); },
           .reference =
               [=](const std::vector<Ref>& in) {
                 const Extent n = extent(in[0].shape);
-                return filled(op(n).shape(), [&](const auto& i) { return f(i, n); });
+                return filled(op(n, Device::cpu()).shape(), [&](const auto& i) { return f(i, n); });
               },
           .order = 0,
           .differentiable = {},
@@ -191,19 +191,22 @@ std::vector<OpCase> rearrange_cases() {
     return one_hot(Ragged::from_lengths(index, {0, index.shape()[0]}), 5, f32).values();
   }));
   rows.push_back(made(
-      "eye", [](Extent n) { return eye(n.rows, n.cols, {.dtype = i64}); },
+      "eye", [](Extent n, Device device) { return eye(n.rows, n.cols, {.dtype = i64, .device = device}); },
       [](const Index& i, Extent) { return double(i[0] == i[1]); }, {{[] { eye(-1); }, {"size", "-1", "cases.cpp"}}}));
   rows.push_back(made(
-      "eye/square", [](Extent n) { return eye(n.cols); }, [](const Index& i, Extent) { return double(i[0] == i[1]); },
-      {}));
+      "eye/square", [](Extent n, Device device) { return eye(n.cols, {.device = device}); },
+      [](const Index& i, Extent) { return double(i[0] == i[1]); }, {}));
   rows.push_back(made(
-      "linspace", [](Extent n) { return linspace(-1, static_cast<double>(n.rows) - 2, n.rows, {.dtype = f64}); },
+      "linspace",
+      [](Extent n, Device device) {
+        return linspace(-1, static_cast<double>(n.rows) - 2, n.rows, {.dtype = f64, .device = device});
+      },
       [](const Index& i, Extent) { return static_cast<double>(i[0]) - 1; },
       {{[] { linspace(0, 1, 3, {.dtype = i64}); }, {"linspace", "must be f32 or f64, got i64", "cases.cpp"}}}));
   rows.push_back(made(
       "full_like",
-      [](Extent n) {
-        return full_like(zeros({n.cols, n.rows}), -3);
+      [](Extent n, Device device) {
+        return full_like(zeros({n.cols, n.rows}, {.device = device}), -3);
       },
       [](const Index&, Extent) { return -3.0; },
       {{[] { full_like(Tensor(), 1); }, {"full_like", "x must be defined", "cases.cpp"}}}));

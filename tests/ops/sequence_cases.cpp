@@ -102,7 +102,8 @@ OpCase waves() {
           .inputs = one_input,
           .call =
               [](const Tensors& in) {
-                return position_encoding(in[0].shape()[0], in[0].shape()[1], {.dtype = in[0].dtype()}, 100);
+                return position_encoding(in[0].shape()[0], in[0].shape()[1],
+                                         {.dtype = in[0].dtype(), .device = in[0].device()}, 100);
               },
           .reference =
               [](const std::vector<Ref>& in) {

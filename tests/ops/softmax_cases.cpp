@@ -61,7 +61,9 @@ OpCase softmax_row(bool log, int axis, double temperature, const std::string& va
 
 // Weights of the classes: 1/2, 3/4, 1, ...
 double weight_of(std::int64_t c) { return 0.5 + 0.25 * static_cast<double>(c); }
-Tensor class_weights(std::int64_t classes, DType dtype) { return 0.5 + 0.25 * arange(classes, {.dtype = dtype}); }
+Tensor class_weights(const Tensor& scores) {
+  return 0.5 + 0.25 * arange(scores.shape()[1], {.dtype = scores.dtype(), .device = scores.device()});
+}
 
 // How a row of the table asks for a loss over classes.
 struct Classes {
@@ -76,9 +78,7 @@ struct Classes {
   NllOptions nll_options(const Tensor& log_p) const {
     return {.reduction = reduction, .ignore = ignore, .weight = weight(log_p)};
   }
-  Tensor weight(const Tensor& scores) const {
-    return weighted ? class_weights(scores.shape()[1], scores.dtype()) : Tensor();
-  }
+  Tensor weight(const Tensor& scores) const { return weighted ? class_weights(scores) : Tensor(); }
   double weight(std::int64_t c) const { return weighted ? weight_of(c) : 1; }
 };
 

@@ -168,7 +168,7 @@ std::vector<OpCase> unary_cases() {
       "dish", dish, [](double x) { return 0.5 * x * (x / std::sqrt(1 + x * x) + 1); }, -4, 4, 2));
   rows.push_back(conversion("clone", [](const Tensors& in) { return clone(in[0]); }));
   rows.push_back(conversion("contiguous", [](const Tensors& in) { return contiguous(in[0]); }));
-  rows.push_back(conversion("to", [](const Tensors& in) { return to(in[0], Device::cpu()) * 1; }));
+  rows.push_back(conversion("to", [](const Tensors& in) { return to(to(in[0], Device::cpu()) * 1, in[0].device()); }));
   rows.push_back(conversion("cast", [](const Tensors& in) { return cast(cast(in[0], f64), in[0].dtype()); }));
   OpCase stopped = conversion("stop_gradient", [](const Tensors& in) { return stop_gradient(in[0]); });
   stopped.order = 0;

@@ -66,6 +66,7 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 #define REEL_DYNAMIC_SHARED(T, name) T* const name = static_cast<T*>(cuda_on_cpu::shared_memory())
 
 inline void __threadfence() {}
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 template <class T>
 T atomicAdd(T* address, T value) {
   return cuda_on_cpu::exchange(address, static_cast<T>(*address + value));

@@ -1,0 +1,259 @@
+// Kernels that go other ways for other sizes, at the sizes where they do: the same call on Device::cuda() and on the CPU, under
+// every schedule.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "reel/core/tape.h"
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/create.h"
+#include "reel/ops/elementwise.h"
+#include "reel/ops/embedding.h"
+#include "reel/ops/index.h"
+#include "reel/ops/order.h"
+#include "reel/ops/scan.h"
+#include "reel/ops/sequence.h"
+#include "reel/ops/sparse.h"
+#include "reel/ops/views.h"
+#include "reel/tests/cuda_on_cpu/executor.h"
+
+namespace reel {
+namespace {
+
+using cuda_on_cpu::Schedule;
+using Call = std::function<Tensors(Device)>;
+
+class CudaSizes : public testing::Test {
+ protected:
+  void SetUp() override { cuda_on_cpu::set_guard(false); }
+  void TearDown() override {
+    cuda_on_cpu::set_schedule(Schedule::in_order);
+    cuda_on_cpu::set_guard(true);
+  }
+
+  // Tolerance 0: the same numbers.
+  static void expect_equal_devices(const Call& call, double tolerance, bool all_schedules = true) {
+    const Tensors expected = call(Device::cpu());
+    std::vector<std::vector<double>> first;
+    for (const Schedule schedule : {Schedule::random, Schedule::in_order, Schedule::reversed}) {
+      cuda_on_cpu::set_schedule(schedule);
+      const Tensors got = call(Device::cuda());
+      ASSERT_EQ(got.size(), expected.size());
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        ASSERT_EQ(got[k].shape(), expected[k].shape());
+        ASSERT_EQ(got[k].device(), Device::cuda());
+        const std::vector<double> y = got[k].to_vector<double>(), want = expected[k].to_vector<double>();
+        for (std::size_t i = 0; i < y.size(); ++i) {
+          if (y[i] == want[i] || (std::isnan(y[i]) && std::isnan(want[i]))) continue;
+          ASSERT_LE(std::abs(y[i] - want[i]), tolerance * (1 + std::abs(want[i]))) << "result " << k << "[" << i << "]";
+        }
+        if (first.size() <= k) {
+          first.push_back(y);
+          continue;
+        }
+        for (std::size_t i = 0; i < y.size(); ++i)
+          ASSERT_TRUE(y[i] == first[k][i] || std::isnan(y[i])) << "another schedule, result " << k << "[" << i << "]";
+      }
+      if (!all_schedules) break;
+    }
+  }
+};
+
+Tensor normal(const Shape& shape, DType dtype, Device device, std::uint64_t seed = 3) {
+  Generator generator(seed);
+  return to(cast(randn(shape, generator, {.dtype = f64}), dtype), device);
+}
+
+// Indices below `limit`, of which low ones are frequent.
+Tensor indices(const Tensor& numbers, std::int64_t limit) {
+  const auto most = static_cast<double>(limit - 1);
+  return cast(clamp(numbers * numbers * (0.3 * most), 0, most), i64);
+}
+
+// Numbers of which many are equal; floats with NaN, infinities and both zeros.
+Tensor crowded(const Shape& shape, DType dtype, Device device) {
+  Generator generator(5);
+  std::vector<double> x = randn(shape, generator, {.dtype = f64}).to_vector<double>();
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const double special[] = {NAN, -0.0, 0.0, infinity, -infinity};
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = std::round(x[i] * 20);
+    if (dtype == i32 || dtype == i64) x[i] *= 100000.0;
+    else if (i % 17 < 5) x[i] = special[i % 17];
+  }
+  return to(cast(from_vector(x, shape), dtype), device);
+}
+
+constexpr std::int64_t kLengths[] = {1, 2, 31, 32, 33, 255, 257, 1025, 2047, 2048, 2049, 4097, 9001};
+
+TEST_F(CudaSizes, SortsLinesThatFitAndLinesThatDoNot) {
+  for (const std::int64_t n : kLengths)
+    for (const auto& [dtype, order] : {std::pair{f32, Order::ascending}, std::pair{f64, Order::descending},
+                                       std::pair{i32, Order::descending}, std::pair{i64, Order::ascending}}) {
+      SCOPED_TRACE(std::to_string(n) + " " + reel::name_of(dtype));
+      const auto lines = [&, dtype = dtype, order = order](Device device) {
+        const Sorted rows = sort(crowded({2, n}, dtype, device), 1, order);
+        const Sorted columns = sort(crowded({n, 3}, dtype, device), 0, order);
+        return Tensors{rows.values, rows.which, columns.values, columns.which};
+      };
+      expect_equal_devices(lines, 0, dtype == f32);
+    }
+}
+
+TEST_F(CudaSizes, ManyShortLinesAreSortedSeveralInABlock) {
+  for (const Shape& shape : {Shape{700, 5}, Shape{3, 40, 90}, Shape{5000, 1}}) {
+    const auto lines = [&](Device device) {
+      const Sorted sorted = sort(crowded(shape, f32, device), 1);
+      return Tensors{sorted.values, sorted.which};
+    };
+    expect_equal_devices(lines, 0);
+  }
+}
+
+TEST_F(CudaSizes, TheFirstOfLongLines) {
+  for (const std::int64_t n : {100, 3000}) {
+    const auto first = [&](Device device) {
+      const Sorted rows = topk(crowded({2, n}, f32, device), 7, 1), columns = topk(crowded({n, 3}, f32, device), 7, 0);
+      return Tensors{rows.values, rows.which, columns.values, columns.which};
+    };
+    expect_equal_devices(first, 0);
+  }
+}
+
+TEST_F(CudaSizes, SortsShortAndLongSequencesInOneCall) {
+  for (const std::int64_t width : {1, 2}) {
+    const auto sequences = [&](Device device) {
+      const Tensor x = crowded({11176, width}, f32, device);
+      const RaggedSorted sorted = sort(Ragged::from_lengths(x, {0, 1, 3000, 0, 70, 2048, 2049, 0, 5, 4000, 3}));
+      return Tensors{sorted.values.values(), sorted.which.values()};
+    };
+    expect_equal_devices(sequences, 0);
+  }
+}
+
+// Lines of more than 8,192 elements are cut into pieces.
+TEST_F(CudaSizes, ScansRunsTilesAndPieces) {
+  for (const std::int64_t n : {1, 7, 8, 9, 64, 255, 2049, 16384, 20004})
+    for (const bool reverse : {false, true})
+      for (const bool exclusive : {false, true}) {
+        SCOPED_TRACE(std::to_string(n) + (reverse ? " reversed" : "") + (exclusive ? " exclusive" : ""));
+        const ScanOptions options{.reverse = reverse, .exclusive = exclusive};
+        const auto scans = [&](Device device) {
+          Tensors results;
+          for (const DType dtype : {f32, f64})
+            for (const auto& [shape, axis] : {std::pair{Shape{2, n}, 1}, std::pair{Shape{n, 3}, 0}}) {
+              const Tensor x = normal(shape, dtype, device), near_one = 1 + x * 1e-3;
+              results.push_back(cumsum(x, axis, options));
+              results.push_back(cumprod(near_one, axis, options));
+              results.push_back(linear_scan(x, 0.9 + x * 0.05, axis, options));
+            }
+          const Tensor integers = cast(normal({2, n}, f64, device) * 1e3, i64);
+          results.push_back(cumsum(integers, 1, options));
+          results.push_back(cumprod(integers, 1, options));
+          return results;
+        };
+        expect_equal_devices(scans, 2e-6, n == 2049);
+      }
+}
+
+TEST_F(CudaSizes, ScansSequences) {
+  for (const std::int64_t width : {1, 3, 40}) {
+    const auto scans = [&](Device device) {
+      const Tensor x = normal({20100, width}, f64, device);
+      const std::vector<std::int64_t> lengths = {0, 1, 2049, 0, 50, 18000};
+      const Ragged r = Ragged::from_lengths(x, lengths), factor = Ragged::from_lengths(0.9 + x * 0.05, lengths);
+      return Tensors{cumsum(r).values(),
+                     cumprod(Ragged::from_lengths(1 + x * 1e-3, lengths), {.reverse = true}).values(),
+                     linear_scan(r, factor).values()};
+    };
+    expect_equal_devices(scans, 1e-11);
+  }
+}
+
+TEST_F(CudaSizes, FindsWhatAMaskSets) {
+  for (const std::int64_t n : {0, 1, 15, 16, 17, 4095, 4096, 4097, 100000})
+    for (const double level : {-9.0, 0.0, 2.5, 9.0}) {
+      SCOPED_TRACE(n);
+      const auto select = [&](Device device) {
+        const Tensor x = normal({n + 1}, f64, device), mask = x > level;
+        // The second mask does not begin at a boundary.
+        return Tensors{masked_select(x, mask), masked_select(slice(x, 0, 1, n + 1), slice(mask, 0, 1, n + 1))};
+      };
+      expect_equal_devices(select, 0, n <= 4097);
+    }
+}
+
+// Every table row of a few receives thousands; of many, few; and one receives nearly all.
+TEST_F(CudaSizes, AddsToRowsOfShortAndLongRuns) {
+  for (const std::int64_t rows : {1, 7, 40, 5000})
+    for (const std::int64_t n : {1, 128, 129, 5000}) {
+      SCOPED_TRACE(std::to_string(n) + " to " + std::to_string(rows));
+      const auto add = [&](Device device) {
+        const Tensor spread = normal({n}, f64, device, 9);
+        const Tensor index = indices(spread, rows);
+        const Tensor table = normal({rows, 3}, f64, device), line = normal({rows}, f64, device);
+        Tape tape;
+        tape.watch(table);
+        const Tensor taken = embedding(table, index);
+        const Tensor gradient = tape.gradient(taken, normal({n, 3}, f64, device, 8), {table})[0];
+        return Tensors{gradient, scatter_add(line, 0, index, spread)};
+      };
+      expect_equal_devices(add, 1e-13, n == 129);
+    }
+}
+
+TEST_F(CudaSizes, AddsAlongAnAxis) {
+  for (const auto& [shape, axis] :
+       {std::pair{Shape{3, 200}, 1}, std::pair{Shape{200, 3}, 0}, std::pair{Shape{3000, 40}, 1},
+        std::pair{Shape{20, 90, 30}, 1}, std::pair{Shape{4, 8}, 1}}) {
+    SCOPED_TRACE(shape.str());
+    const auto add = [&, shape = shape, axis = axis](Device device) {
+      const Tensor x = normal(shape, f64, device), source = normal(shape, f64, device, 4);
+      const Tensor index = indices(source, shape[axis]);
+      return Tensors{scatter_add(x, axis, index, source), gather(x, axis, index)};
+    };
+    expect_equal_devices(add, 1e-13);
+  }
+}
+
+TEST_F(CudaSizes, SparseRowsOfAnyLength) {
+  for (const std::int64_t width : {1, 33, 600}) {
+    const auto bags = [&](Device device) {
+      const std::vector<std::int64_t> lengths = {0, 1, 700, 0, 33};
+      const Tensor table = normal({50, width}, f64, device), spread = normal({734}, f64, device, 9);
+      const Ragged index = Ragged::from_lengths(indices(spread, 50), lengths);
+      Tape tape;
+      tape.watch(table);
+      tape.watch(spread);
+      const Ragged weights = Ragged::from_lengths(spread, lengths);
+      const Tensor y = embedding_bag(table, index, weights, Bag::mean);
+      const Tensors gradients = tape.gradient(y, normal({5, width}, f64, device, 8), {table, spread});
+      return Tensors{y, gradients[0], gradients[1]};
+    };
+    expect_equal_devices(bags, 1e-12);
+  }
+}
+
+TEST_F(CudaSizes, WindowsAcrossManySegments) {
+  for (const std::int64_t width : {1, 4, 64}) {
+    const auto windows = [&](Device device) {
+      const Tensor x = normal({2000, width}, f32, device);
+      std::vector<std::int64_t> lengths;
+      for (std::int64_t total = 0, i = 0; total < 2000; ++i) {
+        lengths.push_back(std::min<std::int64_t>(i * i % 37, 2000 - total));
+        total += lengths.back();
+      }
+      Tape tape;
+      tape.watch(x);
+      const Tensor y = seq2col(Ragged::from_lengths(x, lengths), 2).values();
+      return Tensors{y, tape.gradient(y, normal(y.shape(), f32, device, 8), {x})[0]};
+    };
+    expect_equal_devices(windows, 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace reel
