@@ -37,6 +37,12 @@ class CudaOps final : public MissingOps {
   void conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
                             const Array& dweight, const Array* dbias) override;
 
+  void cell(CellOp op, const Array& x, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
+            const Array* c, const Array& saved) override;
+  void cell_backward(CellOp op, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
+                     const Array* c, const Array& saved, const Array& dh, const Array* dc, const Array& dx,
+                     const Array& dr, const Array& dh_prev, const Array* dc_prev) override;
+
   void softmax(SoftmaxOp op, const Array& x, int axis, double temperature, const Array& y) override;
   void softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int axis, double temperature,
                         const Array& dx) override;

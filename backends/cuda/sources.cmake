@@ -2,6 +2,7 @@
 # them on the CPU (tests/cuda_on_cpu).
 set(REEL_CUDA_KERNELS
   binary.cu
+  cell.cu
   conv.cu
   conv_weight.cu
   copy.cu
