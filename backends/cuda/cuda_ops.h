@@ -37,6 +37,11 @@ class CudaOps final : public MissingOps {
   void conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
                             const Array& dweight, const Array* dbias) override;
 
+  void normalize(const Array& x, bool center, double epsilon, const Array* scale, const Array* shift, const Array& y,
+                 const Array* mean, const Array& rstd) override;
+  void normalize_backward(const Array& x, bool center, const Array* scale, const Array* mean, const Array& rstd,
+                          const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) override;
+
   void cell(CellOp op, const Array& x, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
             const Array* c, const Array& saved) override;
   void cell_backward(CellOp op, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,

@@ -85,6 +85,20 @@ inline bool is_aligned(const void* data, std::size_t size, int count) {
   return reinterpret_cast<std::uintptr_t>(data) % (size * static_cast<std::size_t>(count)) == 0;
 }
 
+/// [rows, cols] in memory as an Array, with `stride` elements from row to row; dtype and device are those of `like`.
+inline Array matrix_of(void* data, int64_t rows, int64_t cols, int64_t stride, const Array& like) {
+  Array array;
+  array.data = data;
+  array.shape = {rows, cols};
+  array.size = rows * cols;
+  array.strides[0] = stride;
+  array.strides[1] = 1;
+  array.dtype = like.dtype;
+  array.device = like.device;
+  array.contiguous = stride == cols;
+  return array;
+}
+
 // --- on the device ----------------------------------------------------------------------------------------------------------
 
 namespace device {

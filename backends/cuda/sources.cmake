@@ -9,6 +9,7 @@ set(REEL_CUDA_KERNELS
   fill.cu
   gemm.cu
   indices.cu
+  normalize.cu
   optimizers.cu
   random.cu
   reduce.cu
