@@ -79,6 +79,8 @@ class CudaOps final : public MissingOps {
                const Array& sum) override;
   void ema(const Array& w, double decay, const Array& average) override;
   void dropout(const Array& x, double p, const PhiloxState& state, const Array& y) override;
+  void random_gamma(const Array& alpha, const PhiloxState& state, const Array& y) override;
+  void random_poisson(const Array& rate, const PhiloxState& state, const Array& y) override;
 
   Context& context() { return context_; }
 

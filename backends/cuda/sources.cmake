@@ -12,6 +12,7 @@ set(REEL_CUDA_KERNELS
   normalize.cu
   optimizers.cu
   random.cu
+  random_rejection.cu
   reduce.cu
   rows.cu
   segment_softmax.cu
