@@ -13,6 +13,13 @@
 
 #define REEL_DEVICE __device__ __forceinline__
 
+// Before a loop that is to stay one: unrolled, it would need more registers than there are.
+#if defined(__CUDA_ARCH__)
+#define REEL_ROLLED _Pragma("unroll 1")
+#else
+#define REEL_ROLLED
+#endif
+
 namespace reel::cuda {
 
 using std::int64_t;

@@ -1,6 +1,8 @@
 # The CUDA backend's sources, which two compilers take: nvcc for GPUs (backends/cuda), and g++ for the executor that tests
 # them on the CPU (tests/cuda_on_cpu).
 set(REEL_CUDA_KERNELS
+  attention.cu
+  attention_backward.cu
   binary.cu
   cell.cu
   conv.cu
