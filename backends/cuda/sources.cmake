@@ -5,12 +5,14 @@ set(REEL_CUDA_KERNELS
   attention_backward.cu
   binary.cu
   cell.cu
+  cholesky.cu
   conv.cu
   conv_weight.cu
   copy.cu
   fill.cu
   gemm.cu
   indices.cu
+  invert.cu
   normalize.cu
   optimizers.cu
   random.cu
@@ -21,6 +23,7 @@ set(REEL_CUDA_KERNELS
   segments.cu
   softmax.cu
   sort.cu
+  triangular_solve.cu
   unary.cu
 )
 set(REEL_CUDA_HOST
