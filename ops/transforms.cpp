@@ -51,6 +51,12 @@ Tensor parameter(const char* name, const Arg& x) {
   return x.tensor();
 }
 
+// A number, which is kept on the CPU, goes where x is; other tensors are where the caller wants them.
+Tensor beside(const Tensor& parameter, const Tensor& x) {
+  return parameter.rank() == 0 && parameter.device() == Device::cpu() && x.defined() ? to(parameter, x.device())
+                                                                                     : parameter;
+}
+
 }  // namespace
 
 // --- per element ------------------------------------------------------------------------------------------------------
@@ -65,15 +71,15 @@ Tensor Exp::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
 Affine::Affine(const Arg& loc_, const Arg& scale_) : loc(parameter("loc", loc_)), scale(parameter("scale", scale_)) {}
 
 Tensor Affine::forward(const Tensor& x, SourceLocation where) const {
-  return add(Arg(loc, where), Arg(mul(Arg(scale, where), Arg(x, where)), where));
+  return add(Arg(beside(loc, x), where), Arg(mul(Arg(beside(scale, x), where), Arg(x, where)), where));
 }
 Tensor Affine::inverse(const Tensor& y, SourceLocation where) const {
-  return div(Arg(sub(Arg(y, where), Arg(loc, where)), where), Arg(scale, where));
+  return div(Arg(sub(Arg(y, where), Arg(beside(loc, y), where)), where), Arg(beside(scale, y), where));
 }
 Tensor Affine::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
   check::floating("Affine", "x", x, where);
   const Shape shape = check::broadcast("Affine", x.shape(), loc.shape(), where);
-  return add(Arg(log(abs(scale)), where), Arg(zeros(shape, options_of(x)), where));
+  return add(Arg(log(abs(beside(scale, x))), where), Arg(zeros(shape, options_of(x)), where));
 }
 
 Interval::Interval(double low_, double high_, SourceLocation where) : low(low_), high(high_) {
