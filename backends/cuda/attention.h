@@ -161,10 +161,12 @@ REEL_DEVICE void share_tile(const Own<T>& own, T* tile) {
   }
 }
 
-/// sum += tile times the panel's columns from `first` on, of which a thread has `columns`. All threads must call it.
+/// sum += tile times the panel's columns from `first` on, if there are any, of which a thread has `columns`. All threads must
+/// call it.
 template <class T, int columns>
 REEL_DEVICE void multiply_tile(const T* tile, const Panel<T>& b, int first, T* stage, OwnColumns<T, columns>& sum) {
   constexpr int width = kSide * columns;
+  if (first >= b.width) return;
   for (int row = 0; row < b.rows; row += kDepth) {
     __syncthreads();  // of the tile, and of what was read before
     stage_part<kDepth, width>(b, row, first, [&](int r, int c, T x) { stage[r * width + c] = x; });
