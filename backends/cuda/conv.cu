@@ -1,10 +1,8 @@
-// Direct correlations of any number of channels, with zero or symmetric padding, stride, dilation and groups. A thread makes
-// one position of kChannels results: it reads each element of the other side once for all of them. Weights pass through
-// shared memory, as many channels at a time as fit.
+// Direct correlations of any number of channels, with any padding, stride, dilation and groups. A thread makes one position
+// of kChannels results: it reads each element of the other side once for all of them. Weights pass through shared memory, as
+// many channels at a time as fit.
 
 #include "reel/backends/cuda/conv.h"
-
-#include "reel/core/error.h"
 
 namespace reel::cuda {
 
@@ -13,11 +11,10 @@ Geometry::Geometry(const Conv& conv, const Array& x, const Array& y, const Array
       in(static_cast<int>(conv.in)),
       out(static_cast<int>(conv.out)),
       groups(static_cast<int>(conv.groups)),
-      symmetric(conv.mode == PaddingMode::symmetric),
+      mode(conv.mode),
       x_image(x.strides[0]),
       y_image(y.strides[0]),
       mask_image(relu_output != nullptr ? relu_output->strides[0] : 0) {
-  if (conv.mode != PaddingMode::zero && !symmetric) throw DeviceError("padding_mode: not on CUDA yet");
   for (int a = 0; a < 3; ++a) {
     input[a] = static_cast<int>(conv.input[a]);
     kernel[a] = static_cast<int>(conv.kernel[a]);
@@ -103,17 +100,27 @@ __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* we
   }
 }
 
-/// The places along one axis through which input element i reaches the outputs: itself and, in symmetric padding, its mirror
-/// images. Returns how many.
-REEL_DEVICE int sources(const Geometry& g, int axis, int i, int (&places)[3]) {
-  int count = 0;
-  places[count++] = i;
-  if (!g.symmetric) return count;
-  const int n = g.input[axis], padding = g.padding[axis];
-  if (-1 - i >= -padding) places[count++] = -1 - i;
-  if (2 * n - 1 - i < n + padding) places[count++] = 2 * n - 1 - i;
-  return count;
-}
+/// The places along one axis through which input element i reaches the outputs: itself and those of the padding for which it
+/// stands, its mirror image on either side, or all beyond an edge (replicate).
+struct Places {
+  int i, before, before_count, behind, behind_count;
+
+  REEL_DEVICE Places(const Geometry& g, int axis, int i_) : i(i_), before_count(0), behind_count(0) {
+    const int n = g.input[axis], padding = g.padding[axis];
+    const bool replicate = g.mode == PaddingMode::replicate;
+    const int edge = g.mode == PaddingMode::symmetric ? 1 : 0;
+    before = replicate ? -1 : -edge - i;
+    behind = replicate ? n : 2 * n - 2 + edge - i;
+    if (g.mode == PaddingMode::zero) return;
+    if (replicate ? i == 0 : before < 0 && before >= -padding) before_count = replicate ? padding : 1;
+    if (replicate ? i == n - 1 : behind >= n && behind < n + padding) behind_count = replicate ? padding : 1;
+  }
+  REEL_DEVICE int count() const { return 1 + before_count + behind_count; }
+  REEL_DEVICE int at(int k) const {
+    if (k == 0) return i;
+    return k <= before_count ? before - (k - 1) : behind + (k - 1 - before_count);
+  }
+};
 
 /// The output position that a tap joins with a place along an axis; -1: none.
 REEL_DEVICE int output_of(const Geometry& g, int axis, int place, int tap) {
@@ -126,17 +133,15 @@ REEL_DEVICE int output_of(const Geometry& g, int axis, int place, int tap) {
 /// f(output position) for each one that `tap` joins with `input`.
 template <class F>
 REEL_DEVICE void for_each_output(const Geometry& g, const Position& input, const Position& tap, F f) {
-  int p0[3], p1[3], p2[3];
-  const int n0 = sources(g, 0, input.at[0], p0), n1 = sources(g, 1, input.at[1], p1);
-  const int n2 = sources(g, 2, input.at[2], p2);
-  for (int a = 0; a < n0; ++a) {
-    const int o0 = output_of(g, 0, p0[a], tap.at[0]);
+  const Places p0(g, 0, input.at[0]), p1(g, 1, input.at[1]), p2(g, 2, input.at[2]);
+  for (int a = 0; a < p0.count(); ++a) {
+    const int o0 = output_of(g, 0, p0.at(a), tap.at[0]);
     if (o0 < 0) continue;
-    for (int b = 0; b < n1; ++b) {
-      const int o1 = output_of(g, 1, p1[b], tap.at[1]);
+    for (int b = 0; b < p1.count(); ++b) {
+      const int o1 = output_of(g, 1, p1.at(b), tap.at[1]);
       if (o1 < 0) continue;
-      for (int c = 0; c < n2; ++c) {
-        const int o2 = output_of(g, 2, p2[c], tap.at[2]);
+      for (int c = 0; c < p2.count(); ++c) {
+        const int o2 = output_of(g, 2, p2.at(c), tap.at[2]);
         if (o2 >= 0) f((o0 * g.output[1] + o1) * g.output[2] + o2);
       }
     }

@@ -9,11 +9,11 @@ namespace reel::cuda {
 struct Geometry {
   int batch, in, out, groups;  // channels of all groups
   int input[3], kernel[3], output[3], stride[3], dilation[3], padding[3];
-  bool symmetric;
+  PaddingMode mode;
   // Elements from image to image: arrays of images may lie in larger ones.
   int64_t x_image, y_image, mask_image;
 
-  /// x and y: the images on either side, or their gradients. Throws DeviceError for a padding mode without kernels.
+  /// x and y: the images on either side, or their gradients.
   Geometry(const Conv& conv, const Array& x, const Array& y, const Array* relu_output);
   __host__ __device__ int in_group() const { return in / groups; }
   __host__ __device__ int out_group() const { return out / groups; }
@@ -42,19 +42,21 @@ struct Position {
   }
 };
 
-/// The element that stands for coordinate `i` along an axis of `n`: itself, its mirror image, or none (-1: zero padding).
-REEL_DEVICE int element_at(int i, int n, bool symmetric) {
+/// The element that stands for coordinate `i` along an axis of `n`: itself, its mirror image, an edge, or none (-1: zero
+/// padding).
+REEL_DEVICE int element_at(int i, int n, PaddingMode mode) {
   if (i >= 0 && i < n) return i;
-  if (!symmetric) return -1;
-  return i < 0 ? -1 - i : 2 * n - 1 - i;
+  if (mode == PaddingMode::zero) return -1;
+  if (mode == PaddingMode::replicate) return i < 0 ? 0 : n - 1;
+  const int edge = mode == PaddingMode::symmetric ? 1 : 0;  // whether it is in the image
+  return i < 0 ? -edge - i : 2 * n - 2 + edge - i;
 }
 
 /// Where input element x of an output position and a tap lies in its plane; -1: in the zeros around it.
 REEL_DEVICE int input_of(const Geometry& g, const Position& output, const Position& tap) {
   int offset = 0;
   for (int a = 0; a < 3; ++a) {
-    const int i =
-        element_at(output.at[a] * g.stride[a] + tap.at[a] * g.dilation[a] - g.padding[a], g.input[a], g.symmetric);
+    const int i = element_at(output.at[a] * g.stride[a] + tap.at[a] * g.dilation[a] - g.padding[a], g.input[a], g.mode);
     if (i < 0) return -1;
     offset = offset * g.input[a] + i;
   }

@@ -66,23 +66,6 @@ __global__ void conv_backward_bias(const __grid_constant__ Geometry g, const T* 
 }  // namespace
 }  // namespace device
 
-namespace {
-
-/// partial [pieces, size] as an Array, to be reduced.
-Array matrix_of(void* data, int64_t pieces, int64_t size, const Array& like) {
-  Array array;
-  array.data = data;
-  array.shape = {pieces, size};
-  array.size = pieces * size;
-  array.strides[0] = size;
-  array.strides[1] = 1;
-  array.dtype = like.dtype;
-  array.device = like.device;
-  return array;
-}
-
-}  // namespace
-
 void CudaOps::conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
                                    const Array& dweight, const Array* dbias) {
   const Geometry g(conv, x, dy, relu_output);
@@ -98,7 +81,8 @@ void CudaOps::conv_backward_weight(const Conv& conv, const Array& x, const Array
     if (pieces == 1) return make(y.as<T>(), grid, piece);
     const Workspace partial(context_.memory(), sizeof(T) * static_cast<std::size_t>(pieces * y.size));
     make(partial.as<T>(), grid, piece);
-    reduce(ReduceOp::sum, matrix_of(partial.as<T>(), pieces, y.size, y), matrix_of(y.data, 1, y.size, y), nullptr);
+    reduce(ReduceOp::sum, matrix_of(partial.as<T>(), pieces, y.size, y.size, y),
+           matrix_of(y.data, 1, y.size, y.size, y), nullptr);
   };
   dispatch_floating(dweight.dtype, [&]<class T>() {
     const T* const y = relu_output != nullptr ? relu_output->as<T>() : nullptr;

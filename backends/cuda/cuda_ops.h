@@ -51,6 +51,27 @@ class CudaOps final : public MissingOps {
   void pool_backward(PoolOp op, const Conv& geometry, bool count_padding, const Array& dy, const Array* which,
                      const Array& dx) override;
 
+  std::int64_t cholesky(const Array& a, const Array& l) override;
+  void triangular_solve(const Array& a, const Array& b, bool upper, bool transposed, bool unit,
+                        const Array& x) override;
+  void invert(const Array& a, const Array* inverse, const Array& sign, const Array& logdet) override;
+
+  void normalize(const Array& x, bool center, double epsilon, const Array* scale, const Array* shift, const Array& y,
+                 const Array* mean, const Array& rstd) override;
+  void normalize_backward(const Array& x, bool center, const Array* scale, const Array* mean, const Array& rstd,
+                          const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) override;
+
+  void attention(const Attention& attention, const Array& q, const Array& k, const Array& v, const Array* mask,
+                 const Array& y, const Array& lse) override;
+  void attention_backward(const Attention& attention, const Array& q, const Array& k, const Array& v, const Array* mask,
+                          const Array& y, const Array& lse, const Array& dy, const Array& dq, const Array& dk,
+                          const Array& dv) override;
+  void cell(CellOp op, const Array& x, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
+            const Array* c, const Array& saved) override;
+  void cell_backward(CellOp op, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
+                     const Array* c, const Array& saved, const Array& dh, const Array* dc, const Array& dx,
+                     const Array& dr, const Array& dh_prev, const Array* dc_prev) override;
+
   void softmax(SoftmaxOp op, const Array& x, int axis, double temperature, const Array& y) override;
   void softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int axis, double temperature,
                         const Array& dx) override;
@@ -98,6 +119,8 @@ class CudaOps final : public MissingOps {
                const Array& sum) override;
   void ema(const Array& w, double decay, const Array& average) override;
   void dropout(const Array& x, double p, const PhiloxState& state, const Array& y) override;
+  void random_gamma(const Array& alpha, const PhiloxState& state, const Array& y) override;
+  void random_poisson(const Array& rate, const PhiloxState& state, const Array& y) override;
 
   Context& context() { return context_; }
 

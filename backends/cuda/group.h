@@ -113,12 +113,14 @@ REEL_DEVICE void for_each_element(int64_t total, int64_t width, const int64_t* o
 
 }  // namespace device
 
-/// A launch for RowGroups: rows of up to kShortRow elements go to warps.
+/// A launch for RowGroups: rows of up to kShortRow elements go to warps. No block has more than kMostThreads threads, so that
+/// a kernel may use 128 registers.
 inline constexpr int64_t kShortRow = 512;
+inline constexpr int kMostThreads = 512;
 
 inline Grid row_grid(const Context& context, int64_t rows, int64_t length, bool& whole_block) {
   whole_block = length > kShortRow;
-  const int threads = length > 32 * kShortRow ? 1024 : kThreads;
+  const int threads = length > 32 * kShortRow ? kMostThreads : kThreads;
   Grid grid = grid_for(context, whole_block ? rows * threads : rows * device::kWarp, threads);
   return grid;
 }

@@ -13,6 +13,13 @@
 
 #define REEL_DEVICE __device__ __forceinline__
 
+// Before a loop that is to stay one: unrolled, it would need more registers than there are.
+#if defined(__CUDA_ARCH__)
+#define REEL_ROLLED _Pragma("unroll 1")
+#else
+#define REEL_ROLLED
+#endif
+
 namespace reel::cuda {
 
 using std::int64_t;
@@ -83,6 +90,20 @@ inline constexpr int kPack = kPackBytes / static_cast<int>(sizeof(T));
 /// Whether packs of `count` elements of `size` bytes may be read there.
 inline bool is_aligned(const void* data, std::size_t size, int count) {
   return reinterpret_cast<std::uintptr_t>(data) % (size * static_cast<std::size_t>(count)) == 0;
+}
+
+/// [rows, cols] in memory as an Array, with `stride` elements from row to row; dtype and device are those of `like`.
+inline Array matrix_of(void* data, int64_t rows, int64_t cols, int64_t stride, const Array& like) {
+  Array array;
+  array.data = data;
+  array.shape = {rows, cols};
+  array.size = rows * cols;
+  array.strides[0] = stride;
+  array.strides[1] = 1;
+  array.dtype = like.dtype;
+  array.device = like.device;
+  array.contiguous = stride == cols;
+  return array;
 }
 
 // --- on the device ----------------------------------------------------------------------------------------------------------

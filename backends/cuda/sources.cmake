@@ -1,7 +1,11 @@
 # The CUDA backend's sources, which two compilers take: nvcc for GPUs (backends/cuda), and g++ for the executor that tests
 # them on the CPU (tests/cuda_on_cpu).
 set(REEL_CUDA_KERNELS
+  attention.cu
+  attention_backward.cu
   binary.cu
+  cell.cu
+  cholesky.cu
   conv.cu
   conv_weight.cu
   copy.cu
@@ -12,11 +16,14 @@ set(REEL_CUDA_KERNELS
   indices.cu
   murmur3.cu
   nonzero.cu
+  invert.cu
+  normalize.cu
   optimizers.cu
   parametric.cu
   pool.cu
   radix_sort.cu
   random.cu
+  random_rejection.cu
   reduce.cu
   rows.cu
   scan.cu
@@ -26,6 +33,7 @@ set(REEL_CUDA_KERNELS
   softmax.cu
   sort.cu
   sparse.cu
+  triangular_solve.cu
   unary.cu
 )
 set(REEL_CUDA_HOST

@@ -58,8 +58,9 @@ struct Pow {
   REEL_SCALAR static T forward(T a, T b) {
     if constexpr (T(0.5) == T(0)) {
       using Wide = std::uint64_t;
-      if (b < 0)
-        return a == T(1) || (a == static_cast<T>(-1) && b % 2 == 0) ? T(1) : (a == static_cast<T>(-1) ? a : T(0));
+      if constexpr (static_cast<T>(-1) < T(0))
+        if (b < 0)
+          return a == T(1) || (a == static_cast<T>(-1) && b % 2 == 0) ? T(1) : (a == static_cast<T>(-1) ? a : T(0));
       Wide power = 1, base = static_cast<Wide>(a);
       for (Wide left = static_cast<Wide>(b); left != 0; left >>= 1, base *= base) power *= (left & 1) != 0 ? base : 1;
       return static_cast<T>(power);

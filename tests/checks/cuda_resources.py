@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Every CUDA kernel compiles for sm_90 without a warning and keeps everything in registers.
+"""Every CUDA kernel compiles without a warning, and on sm_90 it keeps everything in registers.
 
-Usage: cuda_resources.py <nvcc> <source folder> <include folder>[:<include folder>...] [file.cu ...]
-Reads the compiler's own report (-Xptxas -v): spills, and local memory, which a kernel takes when it indexes registers.
+Usage: cuda_resources.py [--arch=90,75,...] <nvcc> <source folder> <include folder>[:<include folder>...] [file.cu ...]
+Reads the compiler's own report (-Xptxas -v): spills, local memory, which a kernel takes when it indexes registers, and
+registers: blocks have up to 512 threads, which share 65,536, unless __launch_bounds__ says less. On GPUs other than sm_90
+the kernels need only compile.
 """
 
 import concurrent.futures
@@ -13,11 +15,18 @@ import subprocess
 import sys
 import tempfile
 
+STRICT = "90"
+MOST_REGISTERS = 128
 
-def compile_report(nvcc, include, path):
+BOUND = re.compile(r"__launch_bounds__\([^)]*\)\s*(\w+)\(")
+KERNEL = re.compile(r"Compiling entry function '(\S+)' for 'sm_(\d+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, "
+                    r"(\d+) bytes spill loads.*?Used (\d+) registers", re.S)
+
+
+def compile_report(nvcc, include, archs, path):
     with tempfile.TemporaryDirectory() as folder:
         command = [nvcc, "-std=c++20", "-O3", "--fmad=false", "--diag-suppress=1675", "-Xptxas=-v",
-                   "-gencode=arch=compute_90,code=sm_90",
+                   *(f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs),
                    "-Xcompiler=-Wall,-Wextra,-ffp-contract=off", *(f"-I{i}" for i in include.split(":")),
                    "-c", str(path), "-o", f"{folder}/out.o"]
         result = subprocess.run(command, text=True, capture_output=True)
@@ -31,26 +40,35 @@ def problems_of(path, code, report):
     for line in report.splitlines():
         if "warning" in line:
             yield f"{path.name}: {line}"
-    pattern = r"Function properties for (\S+)\s+(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads"
-    for name, stack, stores, loads in re.findall(pattern, report):
-        if int(stack) or int(stores) or int(loads):
+    bound = [f"{len(name)}{name}" for name in BOUND.findall(path.read_text())]  # as in mangled names
+    for name, arch, *numbers in KERNEL.findall(report):
+        stack, stores, loads, registers = map(int, numbers)
+        if arch != STRICT:
+            continue
+        if stack or stores or loads:
             yield f"{path.name}: {name}: {stack} bytes of stack, {stores} + {loads} bytes of spills"
+        if registers > MOST_REGISTERS and not any(b in name for b in bound):
+            yield f"{path.name}: {name}: {registers} registers, more than {MOST_REGISTERS}"
 
 
 def main():
-    nvcc, root, include = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
-    files = [pathlib.Path(f) for f in sys.argv[4:]] or sorted((root / "backends/cuda").glob("*.cu"))
+    arguments = sys.argv[1:]
+    archs = [STRICT]
+    if arguments[0].startswith("--arch="):
+        archs = arguments.pop(0).removeprefix("--arch=").split(",")
+    nvcc, root, include = arguments[0], pathlib.Path(arguments[1]), arguments[2]
+    files = [pathlib.Path(f) for f in arguments[3:]] or sorted((root / "backends/cuda").glob("*.cu"))
     count = kernels = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for path, code, report in pool.map(lambda f: compile_report(nvcc, include, f), files):
-            registers = [int(r) for r in re.findall(r"Used (\d+) registers", report)]
+        for path, code, report in pool.map(lambda f: compile_report(nvcc, include, archs, f), files):
+            registers = [int(k[-1]) for k in KERNEL.findall(report)]
             kernels += len(registers)
-            print(f"{path.name}: {len(registers)} kernels, at most {max(registers, default=0)} registers")
+            print(f"{path.name}: {len(registers)} kernels, at most {max(registers, default=0)} registers", flush=True)
             for problem in problems_of(path, code, report):
                 print(problem)
                 count += 1
     print(f"{len(files)} files, {kernels} kernels, {count} problems")
-    return 1 if count or not files else 0
+    return 1 if count or not files or not kernels else 0
 
 
 if __name__ == "__main__":

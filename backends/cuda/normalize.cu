@@ -1,0 +1,371 @@
+// Rows brought to mean 0 and variance 1, or to root mean square 1: a warp or a block per row, 16 bytes per access where rows
+// allow it. A row is read once from memory and again from the L1 cache, which holds the rows that are being worked on. Few long
+// rows (batch norm) are cut into pieces, a block each, whose sums are made by kernels of their own before.
+//
+// The variance is that of x - mean, with the mean taken from the row's first element on; what rounding takes from the mean
+// (`rest`) is summed on the way and subtracted too, as on the CPU.
+
+#include "reel/backends/cuda/group.h"
+#include "reel/core/scalar/math.h"
+
+namespace reel::cuda {
+
+namespace device {
+
+template <class T, int K>
+struct Sums {
+  T of[K];
+};
+template <class T, int K>
+REEL_DEVICE Sums<T, K> from_lane(const Sums<T, K>& sums, int other) {
+  Sums<T, K> theirs;
+  REEL_UNROLL
+  for (int k = 0; k < K; ++k) theirs.of[k] = from_lane(sums.of[k], other);
+  return theirs;
+}
+
+namespace {
+
+template <class T, int K>
+REEL_DEVICE Sums<T, K> join_sums(RowGroup group, const Sums<T, K>& own, Sums<T, K>* scratch) {
+  return group.join(own, scratch, [](const Sums<T, K>& a, const Sums<T, K>& b) {
+    Sums<T, K> sums;
+    REEL_UNROLL
+    for (int k = 0; k < K; ++k) sums.of[k] = a.of[k] + b.of[k];
+    return sums;
+  });
+}
+
+/// How rows are cut; count 1: not at all. Units are pieces of rows, in order.
+struct RowPieces {
+  int64_t count, length;
+
+  REEL_DEVICE int64_t row(int64_t unit) const { return unit / count; }
+  REEL_DEVICE int64_t begin(int64_t unit) const { return unit % count * length; }
+  REEL_DEVICE int64_t end(int64_t unit, int64_t n) const { return smaller(begin(unit) + length, n); }
+};
+
+/// The sums over a row's pieces.
+template <class T, int K>
+REEL_DEVICE Sums<T, K> join_pieces(RowGroup group, const Sums<T, K>* of_pieces, int64_t count, Sums<T, K>* scratch) {
+  Sums<T, K> own{};
+  for (int64_t p = group.lane(); p < count; p += group.width()) {
+    REEL_UNROLL
+    for (int k = 0; k < K; ++k) own.of[k] += of_pieces[p].of[k];
+  }
+  return join_sums(group, own, scratch);
+}
+
+/// f(i) for the packs of `count` elements of a row from begin to end that are this thread's.
+template <int count, class F>
+REEL_DEVICE void each_pack(RowGroup group, int64_t begin, int64_t end, F f) {
+  for (int64_t i = begin + static_cast<int64_t>(group.lane()) * count; i < end;
+       i += static_cast<int64_t>(group.width()) * count)
+    f(i);
+}
+
+/// The mean is mean + rest, which is 0 without centering.
+template <class T>
+struct RowStatistics {
+  T mean, rest, rstd;
+  REEL_DEVICE T standardize(T x) const { return scalar::fma(x - mean, rstd, -rest * rstd); }
+};
+
+/// The sums of x - origin and of its square.
+template <class T, int count>
+REEL_DEVICE Sums<T, 2> sums_of(RowGroup group, const T* x, int64_t begin, int64_t end, T origin, Sums<T, 2>* scratch) {
+  Sums<T, 2> sums{};
+  each_pack<count>(group, begin, end, [&](int64_t i) {
+    const Pack<T, count> from = load_pack<T, count>(x + i);
+    REEL_UNROLL
+    for (int k = 0; k < count; ++k) {
+      const T d = from.v[k] - origin;
+      sums.of[0] += d;
+      sums.of[1] = scalar::fma(d, d, sums.of[1]);
+    }
+  });
+  return join_sums(group, sums, scratch);
+}
+
+/// By `pass(which, origin)`, the sums around an origin: without centering around 0; else around the first element, which
+/// gives the mean, and then around that.
+template <class T, class Pass>
+REEL_DEVICE RowStatistics<T> statistics_of(T first, int64_t n, bool center, T epsilon, Pass pass) {
+  const T size = static_cast<T>(n);
+  if (!center) return {0, 0, T(1) / scalar::sqrt(pass(0, T(0)).of[1] / size + epsilon)};
+  const T mean = first + pass(0, first).of[0] / size;
+  const Sums<T, 2> sums = pass(1, mean);
+  const T rest = sums.of[0] / size;
+  return {mean, rest, T(1) / scalar::sqrt(sums.of[1] / size - rest * rest + epsilon)};
+}
+
+/// One pass over pieces of rows, a block each: the first, or the second where its sums are given. to [rows, pieces].
+template <class T, int count>
+__global__ void piece_sums(const T* x, bool center, const Sums<T, 2>* before, Sums<T, 2>* to, int64_t rows, int64_t n,
+                           RowPieces pieces) {
+  using Scratch = Sums<T, 2>;
+  REEL_DYNAMIC_SHARED(Scratch, scratch);
+  const RowGroup group{true};
+  for (int64_t unit = group.first(); unit < rows * pieces.count; unit += group.step()) {
+    const int64_t r = pieces.row(unit);
+    T origin = center ? x[r * n] : T(0);
+    if (before != nullptr)
+      origin += join_pieces(group, before + r * pieces.count, pieces.count, scratch).of[0] / static_cast<T>(n);
+    const Scratch sums = sums_of<T, count>(group, x + r * n, pieces.begin(unit), pieces.end(unit, n), origin, scratch);
+    if (group.lane() == 0) to[unit] = sums;
+  }
+}
+
+/// of_pieces [2, rows, pieces]: the sums of both passes where rows are cut.
+template <class T, int count>
+__global__ void normalize(const T* x, bool center, T epsilon, const T* scale, const T* shift, T* y, T* mean, T* rstd,
+                          int64_t rows, int64_t n, const Sums<T, 2>* of_pieces, RowPieces pieces, RowGroup group) {
+  using Unit = Pack<T, count>;
+  using Scratch = Sums<T, 2>;
+  REEL_DYNAMIC_SHARED(Scratch, scratch);
+  for (int64_t unit = group.first(); unit < rows * pieces.count; unit += group.step()) {
+    const int64_t r = pieces.row(unit), begin = pieces.begin(unit);
+    const RowStatistics<T> s = statistics_of(x[r * n], n, center, epsilon, [&](int pass, T origin) {
+      if (pieces.count == 1) return sums_of<T, count>(group, x + r * n, 0, n, origin, scratch);
+      return join_pieces(group, of_pieces + (pass * rows + r) * pieces.count, pieces.count, scratch);
+    });
+    each_pack<count>(group, begin, pieces.end(unit, n), [&](int64_t i) {
+      Unit value = load_pack<T, count>(x + r * n + i), factor, term;
+      if (scale != nullptr) factor = load_pack<T, count>(scale + i);
+      if (shift != nullptr) term = load_pack<T, count>(shift + i);
+      REEL_UNROLL
+      for (int k = 0; k < count; ++k) {
+        value.v[k] = s.standardize(value.v[k]);
+        if (scale != nullptr) value.v[k] *= factor.v[k];
+        if (shift != nullptr) value.v[k] += term.v[k];
+      }
+      store_pack(y + r * n + i, value);
+    });
+    if (group.lane() != 0 || begin != 0) continue;
+    if (mean != nullptr) mean[r] = s.mean + s.rest;
+    rstd[r] = s.rstd;
+  }
+}
+
+/// What backward reads and writes; null: not there, not wanted.
+template <class T>
+struct Gradient {
+  const T *x, *scale, *mean, *rstd, *dy;
+  T *dx, *parts;  // parts [blocks, width], where rows are cut [rows, width]: sums for dscale, then dshift
+  int64_t rows, n;
+  bool dscale, dshift;
+
+  __host__ __device__ int64_t width() const { return (dscale ? n : 0) + (dshift ? n : 0); }
+  REEL_DEVICE T center(int64_t r) const { return mean != nullptr ? mean[r] : T(0); }
+  /// A pack of dy times scale.
+  template <int count>
+  REEL_DEVICE Pack<T, count> scaled(Pack<T, count> grad, int64_t i) const {
+    if (scale == nullptr) return grad;
+    const auto factor = load_pack<T, count>(scale + i);
+    REEL_UNROLL
+    for (int k = 0; k < count; ++k) grad.v[k] *= factor.v[k];
+    return grad;
+  }
+};
+
+/// The sums of g = dy scale, g (x - mean) and x - mean over a part of row r.
+template <class T, int count>
+REEL_DEVICE Sums<T, 3> gradient_sums(const Gradient<T>& g, RowGroup group, int64_t r, int64_t begin, int64_t end,
+                                     Sums<T, 3>* scratch) {
+  const T center = g.center(r);
+  Sums<T, 3> sums{};
+  each_pack<count>(group, begin, end, [&](int64_t i) {
+    const auto from = load_pack<T, count>(g.x + r * g.n + i);
+    const auto grad = g.scaled(load_pack<T, count>(g.dy + r * g.n + i), i);
+    REEL_UNROLL
+    for (int k = 0; k < count; ++k) {
+      const T d = from.v[k] - center;
+      sums.of[0] += grad.v[k];
+      sums.of[1] = scalar::fma(grad.v[k], d, sums.of[1]);
+      sums.of[2] += d;
+    }
+  });
+  return join_sums(group, sums, scratch);
+}
+
+/// These sums for pieces of rows, a block each; to [rows, pieces].
+template <class T, int count>
+__global__ void gradient_piece_sums(const __grid_constant__ Gradient<T> g, Sums<T, 3>* to, RowPieces pieces) {
+  using Scratch = Sums<T, 3>;
+  REEL_DYNAMIC_SHARED(Scratch, scratch);
+  const RowGroup group{true};
+  for (int64_t unit = group.first(); unit < g.rows * pieces.count; unit += group.step()) {
+    const Scratch sums =
+        gradient_sums<T, count>(g, group, pieces.row(unit), pieces.begin(unit), pieces.end(unit, g.n), scratch);
+    if (group.lane() == 0) to[unit] = sums;
+  }
+}
+
+/// dx = (g - mean(g) - xhat mean(g xhat)) rstd with g = dy scale; without centering without mean(g). Each thread keeps its
+/// columns' sums of dy xhat and dy, in shared memory if there is room.
+template <class T, int count>
+__global__ void normalize_backward(const __grid_constant__ Gradient<T> g, const Sums<T, 3>* of_pieces, RowPieces pieces,
+                                   RowGroup group, bool in_shared) {
+  using Unit = Pack<T, count>;
+  using Scratch = Sums<T, 3>;
+  REEL_DYNAMIC_SHARED(Scratch, scratch);
+  T* const shared = reinterpret_cast<T*>(scratch + kWarp);
+  const int64_t n = g.n, width = g.width();
+  // Cut rows have a block per piece, which sums up its own columns of its row.
+  T* const part = g.parts + (pieces.count > 1 ? pieces.row(blockIdx.x) : blockIdx.x) * width;
+  T* const sums = in_shared ? shared + group.in_block() * width : part;
+  T* const dscale = g.dscale ? sums : nullptr;
+  T* const dshift = g.dshift ? sums + width - n : nullptr;
+  const int64_t first = pieces.count > 1 ? pieces.begin(blockIdx.x) : 0;
+  each_pack<count>(group, first, pieces.end(first / pieces.length, n), [&](int64_t i) {
+    if (g.dscale) store_pack(dscale + i, Unit{});
+    if (g.dshift) store_pack(dshift + i, Unit{});
+  });
+  for (int64_t unit = group.first(); unit < g.rows * pieces.count; unit += group.step()) {
+    const int64_t r = pieces.row(unit);
+    const Scratch total = pieces.count > 1 ? join_pieces(group, of_pieces + r * pieces.count, pieces.count, scratch)
+                                           : gradient_sums<T, count>(g, group, r, 0, n, scratch);
+    const T rate = g.rstd[r], size = static_cast<T>(n);
+    const bool centered = g.mean != nullptr;
+    const RowStatistics<T> s{g.center(r), centered ? total.of[2] / size : T(0), rate};
+    const T shift = centered ? -total.of[0] / size * rate : T(0);
+    const T slope = -(total.of[1] - s.rest * total.of[0]) * rate / size * rate;
+    each_pack<count>(group, pieces.begin(unit), pieces.end(unit, n), [&](int64_t i) {
+      const auto from = load_pack<T, count>(g.x + r * n + i), grad = load_pack<T, count>(g.dy + r * n + i);
+      const auto inner = g.scaled(grad, i);
+      Unit xhat, to;
+      REEL_UNROLL
+      for (int k = 0; k < count; ++k) {
+        xhat.v[k] = s.standardize(from.v[k]);
+        to.v[k] = scalar::fma(xhat.v[k], slope, scalar::fma(inner.v[k], rate, shift));
+      }
+      if (g.dx != nullptr) store_pack(g.dx + r * n + i, to);
+      REEL_UNROLL
+      for (int k = 0; k < count; ++k) {
+        if (g.dscale) dscale[i + k] = scalar::fma(grad.v[k], xhat.v[k], dscale[i + k]);
+        if (g.dshift) dshift[i + k] += grad.v[k];
+      }
+    });
+  }
+  if (!in_shared) return;
+  __syncthreads();
+  const int groups = group.whole_block ? 1 : blockDim.x / kWarp;
+  for (int64_t j = threadIdx.x; j < width; j += blockDim.x) {
+    T sum = shared[j];
+    for (int k = 1; k < groups; ++k) sum += shared[k * width + j];
+    part[j] = sum;
+  }
+}
+
+}  // namespace
+}  // namespace device
+
+namespace {
+
+template <class T>
+T* pointer(const Array* array) {
+  return array != nullptr ? array->as<T>() : nullptr;
+}
+
+/// Whether rows of n elements can be read in packs at all of these addresses (null: not there).
+template <class T>
+bool in_packs(int64_t n, std::initializer_list<const T*> addresses) {
+  bool packed = n % kPack<T> == 0;
+  for (const T* address : addresses) packed = packed && is_aligned(address, sizeof(T), kPack<T>);
+  return packed;
+}
+
+/// Pieces for rows that are too few to fill the GPU, and the launch for them.
+device::RowPieces pieces_for(const Context& context, int64_t rows, int64_t n, Grid& grid) {
+  constexpr int64_t kLeast = 8192;  // elements of a piece
+  const int64_t wanted = int64_t{context.processors()} * 4 / rows, room = n / kLeast;
+  const int64_t count = wanted < room ? wanted : room;
+  if (count < 2) return {1, n};
+  const int64_t length = ceil_div(ceil_div(n, count), 64) * 64;  // pieces begin where packs do
+  const device::RowPieces pieces{ceil_div(n, length), length};
+  grid.threads = kThreads;
+  grid.blocks = rows * pieces.count;
+  return pieces;
+}
+
+}  // namespace
+
+void CudaOps::normalize(const Array& x, bool center, double epsilon, const Array* scale, const Array* shift,
+                        const Array& y, const Array* mean, const Array& rstd) {
+  if (x.size == 0) return;
+  const int64_t rows = x.shape[0], n = x.shape[1];
+  dispatch_floating(x.dtype, [&]<class T>() {
+    using Sums = device::Sums<T, 2>;
+    device::RowGroup group{};
+    Grid grid = row_grid(context_, rows, n, group.whole_block);
+    const device::RowPieces pieces = pieces_for(context_, rows, n, grid);
+    grid.shared_bytes = sizeof(Sums) * device::kWarp;
+    const bool packed = in_packs<T>(n, {x.as<T>(), pointer<T>(scale), pointer<T>(shift), y.as<T>()});
+    const int64_t units = rows * pieces.count;
+    const Workspace of_pieces(context_.memory(),
+                              pieces.count > 1 ? sizeof(Sums) * 2 * static_cast<std::size_t>(units) : 0);
+    const auto pass = [&](const Sums* before, Sums* to) {
+      launch(context_, "normalize", grid, packed ? &device::piece_sums<T, kPack<T>> : &device::piece_sums<T, 1>,
+             x.as<T>(), center, before, to, rows, n, pieces);
+    };
+    if (pieces.count > 1) {
+      pass(nullptr, of_pieces.as<Sums>());
+      if (center) pass(of_pieces.as<Sums>(), of_pieces.as<Sums>() + units);
+    }
+    launch(context_, "normalize", grid, packed ? &device::normalize<T, kPack<T>> : &device::normalize<T, 1>, x.as<T>(),
+           center, static_cast<T>(epsilon), pointer<T>(scale), pointer<T>(shift), y.as<T>(), pointer<T>(mean),
+           rstd.as<T>(), rows, n, of_pieces.as<Sums>(), pieces, group);
+  });
+}
+
+void CudaOps::normalize_backward(const Array& x, bool, const Array* scale, const Array* mean, const Array& rstd,
+                                 const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) {
+  constexpr int64_t kRoom = 40 << 10, kRowsOfBlock = 32;
+  if (x.shape[1] == 0) return;
+  if (x.shape[0] == 0) {
+    if (dscale != nullptr) fill(*dscale, 0);
+    if (dshift != nullptr) fill(*dshift, 0);
+    return;
+  }
+  dispatch_floating(x.dtype, [&]<class T>() {
+    using Sums = device::Sums<T, 3>;
+    device::Gradient<T> g{x.as<T>(),  pointer<T>(scale), pointer<T>(mean), rstd.as<T>(),
+                          dy.as<T>(), pointer<T>(dx),    nullptr,          x.shape[0],
+                          x.shape[1], dscale != nullptr, dshift != nullptr};
+    const int64_t width = g.width();
+    device::RowGroup group{};
+    Grid grid = row_grid(context_, g.rows, g.n, group.whole_block);
+    const device::RowPieces pieces = pieces_for(context_, g.rows, g.n, grid);
+    const bool cut = pieces.count > 1;
+    const auto room = [&] {
+      return (group.whole_block ? 1 : grid.threads / device::kWarp) * width * static_cast<int64_t>(sizeof(T));
+    };
+    while (!group.whole_block && room() > kRoom) grid.threads /= 2;
+    const bool in_shared = !cut && room() <= kRoom;
+    grid.shared_bytes = sizeof(Sums) * device::kWarp + (in_shared ? static_cast<std::size_t>(room()) : 0);
+    // Enough rows for each block that its sums cost little.
+    if (!cut && width > 0 && grid.blocks > ceil_div(g.rows, kRowsOfBlock)) grid.blocks = ceil_div(g.rows, kRowsOfBlock);
+    const int64_t part_rows = cut ? g.rows : grid.blocks;
+    const Workspace parts(context_.memory(), sizeof(T) * static_cast<std::size_t>(part_rows * width));
+    g.parts = parts.as<T>();
+    const Workspace of_pieces(context_.memory(),
+                              cut ? sizeof(Sums) * static_cast<std::size_t>(g.rows * pieces.count) : 0);
+    const bool packed = in_packs<T>(g.n, {g.x, g.scale, g.dy, g.dx});
+    if (cut)
+      launch(context_, "normalize_backward", grid,
+             packed ? &device::gradient_piece_sums<T, kPack<T>> : &device::gradient_piece_sums<T, 1>, g,
+             of_pieces.as<Sums>(), pieces);
+    launch(context_, "normalize_backward", grid,
+           packed ? &device::normalize_backward<T, kPack<T>> : &device::normalize_backward<T, 1>, g,
+           of_pieces.as<Sums>(), pieces, group, in_shared);
+    const auto add_up = [&](const Array* to, T* from) {
+      if (to == nullptr) return;
+      reduce(ReduceOp::sum, matrix_of(from, part_rows, g.n, width, *to), matrix_of(to->data, 1, g.n, g.n, *to),
+             nullptr);
+    };
+    add_up(dscale, g.parts);
+    add_up(dshift, g.parts + (width - g.n));
+  });
+}
+
+}  // namespace reel::cuda
