@@ -1,5 +1,6 @@
 #pragma once
 
+#include "reel/core/kernel_source.h"
 #include "reel/core/ops.h"
 
 /// What the rest of Reel sees of the CUDA backend: no CUDA header, one function. See docs/cuda.md.
@@ -12,6 +13,8 @@ struct Library {
   int (*device_count)(const char** missing);
   /// The backend of GPU number `index` < device_count. Throws DeviceError if it cannot be used.
   Ops& (*ops)(int index);
+  /// Compiles and launches a user's kernel: core/kernel_source.h.
+  void (*launch)(int index, const KernelSource& source, const KernelLaunch& launch, SourceLocation where);
 };
 
 }  // namespace reel::cuda

@@ -20,8 +20,10 @@ set(REEL_CUDA_KERNELS
 )
 set(REEL_CUDA_HOST
   context.cpp
+  kernel_cache.cpp
   library.cpp
   memory.cpp
+  nvrtc.cpp
   status.cpp
 )
 
