@@ -100,10 +100,10 @@ void require_twin(const CustomOpState& op, Device device, SourceLocation where) 
                     where);
 }
 
-std::vector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call, const Tensors& like, bool poison) {
+CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call, const Tensors& like, bool poison) {
   CustomCall packed_call = call;
   for (Tensor& x : packed_call.inputs) x = packed(x);
-  std::vector<std::optional<Offsets>> offsets;
+  CachedVector<std::optional<Offsets>> offsets;
   const auto add = [&](const Shape& shape, DType dtype) {
     packed_call.outputs.push_back(empty(shape, {.dtype = dtype, .device = call.device}, call.where));
     const Array& y = packed_call.outputs[packed_call.outputs.size() - 1].array();
@@ -191,7 +191,7 @@ struct CustomGradient {
 
 CustomResults run(const std::shared_ptr<CustomOpState>& op, CustomCall call, const Tensors& like, bool poison) {
   require_twin(*op, call.device, call.where);
-  std::vector<std::optional<Offsets>> offsets = compute(*op, call, like, poison);
+  CachedVector<std::optional<Offsets>> offsets = compute(*op, call, like, poison);
   if (taping() && !floating_of(call.outputs).empty()) {
     Tensors saved = call.inputs;
     for (const Tensor& y : call.outputs) saved.push_back(y);
@@ -231,6 +231,11 @@ std::int64_t Inputs::integer(int i) const {
       .as<std::int64_t>();
 }
 
+void Inputs::require_shape(int i, const Shape& expected) const {
+  check::shape(call_.op->name, detail::at("input", i).c_str(), detail::tensor_at(call_, "input", call_.inputs, i),
+               expected, call_.where);
+}
+
 int Outputs::size() const { return static_cast<int>(call_.outputs.size()); }
 const Shape& Outputs::shape(int i) const { return detail::tensor_at(call_, "output", call_.outputs, i).shape(); }
 std::int64_t Outputs::elements(int i) const { return detail::tensor_at(call_, "output", call_.outputs, i).size(); }
@@ -243,6 +248,13 @@ Ragged CustomBackward::ragged(int i) const {
   if (i < 0 || k >= offsets.size() || !offsets[k])
     throw Error("backprop: input " + std::to_string(i) + " must be a Ragged of the call");
   return Ragged(in[k], *offsets[k]);
+}
+
+double CustomBackward::number(int i) const {
+  if (i < 0 || static_cast<std::size_t>(i) >= numbers.size())
+    throw IndexError("backprop: number must be in [0, " + std::to_string(numbers.size()) + "), got " +
+                     std::to_string(i));
+  return numbers[static_cast<std::size_t>(i)].as<double>();
 }
 
 // --- building -----------------------------------------------------------------------------------------------------------

@@ -13,12 +13,27 @@
 #include "reel/core/parallel.h"
 #include "reel/core/parameter.h"
 #include "reel/core/ragged.h"
+#include "reel/core/scratch.h"
 #include "reel/core/tape.h"
 #include "reel/ops/gradcheck.h"
 
 namespace reel {
 
 namespace detail {
+/// Takes memory from the tensors' cache, so that a warm step calls malloc no more.
+template <class T>
+struct CachedAllocator {
+  using value_type = T;
+  CachedAllocator() = default;
+  template <class U>
+  CachedAllocator(const CachedAllocator<U>&) {}
+  T* allocate(std::size_t n) { return static_cast<T*>(host_allocate(n * sizeof(T))); }
+  void deallocate(T* memory, std::size_t n) { host_free(memory, n * sizeof(T)); }
+  bool operator==(const CachedAllocator&) const { return true; }
+};
+template <class T>
+using CachedVector = std::vector<T, CachedAllocator<T>>;
+
 struct CustomCall;
 struct CustomOpState;
 struct CustomResults;
@@ -55,6 +70,8 @@ class REEL_API Inputs {
   /// Number i of the call. Throws IndexError.
   double number(int i) const;
   std::int64_t integer(int i) const;
+  /// For rules and loops: throws ShapeError, with the line of the call, unless input i has this shape.
+  void require_shape(int i, const Shape& expected) const;
 
  private:
   const void* data(int i, DType dtype) const;
@@ -111,14 +128,16 @@ struct KernelGrid {
 
 /// What a backprop lambda gets: gradients of the outputs, and what the op was called with. A gradient is undefined where that
 /// output was not used; of a Ragged it has the shape of the values.
-struct CustomBackward {
+struct REEL_API CustomBackward {
   Tensors dy, in, out;
   std::span<const Scalar> numbers;
   std::span<const std::optional<Offsets>> offsets;  // of each input, if it is a Ragged
   Needed needed;
 
-  /// Input i as it was given.
+  /// Input i as it was given. Throws Error unless that was a Ragged.
   Ragged ragged(int i) const;
+  /// Number i of the call. Throws IndexError.
+  double number(int i) const;
 };
 
 /// An argument of a custom op: a tensor, a Ragged or a number, with the line of the call.
@@ -162,17 +181,17 @@ struct CustomRaggedArgument : CustomArgument {
 /// Inputs, then outputs; on the way to a kernel, contiguous.
 struct CustomCall {
   const CustomOpState* op = nullptr;
-  SourceLocation where;
-  Tensors inputs, outputs;
-  std::vector<std::optional<Offsets>> offsets;  // of each input
-  std::vector<Scalar> numbers;
-  Device device;
+  SourceLocation where = {};
+  Tensors inputs = {}, outputs = {};
+  CachedVector<std::optional<Offsets>> offsets = {};  // of each input
+  CachedVector<Scalar> numbers = {};
+  Device device = {};
   DType real = f32;  // of the floating inputs
 };
 
 struct CustomResults {
   Tensors tensors;
-  std::vector<std::optional<Offsets>> offsets;
+  CachedVector<std::optional<Offsets>> offsets;
 };
 
 using CpuLoop = std::function<void(DType real, const CpuContext& cpu, Inputs in, Outputs out)>;

@@ -70,30 +70,36 @@ void read_source(CustomOpState& op, SourceLocation where) {
                     where);
 }
 
-/// The arguments of a launch: their addresses, and their types as CUDA's code spells them.
+/// The arguments of a launch: their values, and their types.
 class Arguments {
  public:
-  void add(const Tensor& x, bool is_input) { add(x.array().data, x.dtype(), is_input); }
   void add(const void* elements, DType dtype, bool is_input) {
-    Value value;
-    value.pointer = elements;
-    push(value, (is_input ? std::string("const ") : std::string()) + cuda_name(dtype) + "*");
+    push({.pointer = elements}, dtype, is_input ? Form::input : Form::output);
   }
-  void add(std::int64_t number) {
-    Value value;
-    value.integer = number;
-    push(value, "long long");
-  }
+  void add(const Tensor& x, bool is_input) { add(x.array().data, x.dtype(), is_input); }
+  void add(std::int64_t number) { push({.integer = number}, i64, Form::number); }
   void add(Scalar number) {
-    if (number.integral) return add(number.integer);
-    Value value;
-    value.real = number.real;
-    push(value, "double");
+    if (number.integral) add(number.integer);
+    else push({.real = number.real}, f64, Form::number);
   }
 
-  const std::string& types() const { return types_; }
-  std::vector<void*> addresses() {
-    std::vector<void*> result;
+  /// As CUDA's code spells them: "long long, const float*, float*".
+  std::string types() const {
+    std::string text;
+    for (const auto& [dtype, form] : types_)
+      text += (text.empty() ? "" : ", ") + std::string(form == Form::input ? "const " : "") + cuda_name(dtype) +
+              (form == Form::number ? "" : "*");
+    return text;
+  }
+  /// Tells lists of types apart.
+  std::uint64_t key() const {
+    std::uint64_t key = 0xcbf29ce484222325u;
+    for (const auto& [dtype, form] : types_)
+      key = (key ^ (static_cast<std::uint64_t>(dtype) * 4 + static_cast<std::uint64_t>(form))) * 0x100000001b3u;
+    return key;
+  }
+  CachedVector<void*> addresses() {
+    CachedVector<void*> result;
     for (Value& value : values_) result.push_back(&value);
     return result;
   }
@@ -104,27 +110,27 @@ class Arguments {
     std::int64_t integer;
     double real;
   };
-  void push(Value value, const std::string& type) {
+  enum class Form : std::uint8_t { input, output, number };
+  void push(Value value, DType dtype, Form form) {
     values_.push_back(value);
-    types_ += (types_.empty() ? "" : ", ") + type;
+    types_.emplace_back(dtype, form);
   }
-  std::vector<Value> values_;
-  std::string types_;
+  CachedVector<Value> values_;
+  CachedVector<std::pair<DType, Form>> types_;
 };
 
 /// The op's kernel for these types; read and named once.
-const KernelSource& source_of(CustomOpState& op, const CustomCall& call, const std::string& types) {
-  const std::string kernel = instance_of(op.source.kernel, call.real);
+const KernelSource& source_of(CustomOpState& op, const CustomCall& call, const Arguments& arguments) {
   const std::lock_guard lock(op.sources_mutex);
-  std::unique_ptr<KernelSource>& source = op.sources[kernel + "(" + types + ")"];
+  std::unique_ptr<KernelSource>& source = op.sources[arguments.key() * 2 + (call.real == f64 ? 1 : 0)];
   if (source == nullptr) {
     if (op.source.text.empty()) read_source(op, call.where);
     auto made = std::make_unique<KernelSource>();
     made->op = op.name;
     made->text = op.source.text;
     made->file = op.source.file;
-    made->kernel = kernel;
-    made->parameters = types;
+    made->kernel = instance_of(op.source.kernel, call.real);
+    made->parameters = arguments.types();
     if (!op.text_given) made->folders.push_back(fs::absolute(op.source.file).parent_path().string());
     for (const std::string& folder : op.source.folders) made->folders.push_back(found(folder));
     made->options = op.source.options;
@@ -183,9 +189,9 @@ void launch_custom(CustomOpState& op, const CustomCall& call) {
   }
   for (const Tensor& y : call.outputs) arguments.add(y, false);
   for (const Scalar& number : call.numbers) arguments.add(number);
-  std::vector<void*> addresses = arguments.addresses();
+  CachedVector<void*> addresses = arguments.addresses();
   launch.arguments = addresses.data();
-  launch_kernel(call.device, source_of(op, call, arguments.types()), launch, call.where);
+  launch_kernel(call.device, source_of(op, call, arguments), launch, call.where);
 }
 
 }  // namespace reel::detail

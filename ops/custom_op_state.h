@@ -29,9 +29,9 @@ struct CustomOpState {
   std::shared_ptr<CustomOpState> backward_op;
   std::function<Tensors(const CustomBackward&)> backward_function;
 
-  // Kernels as they were launched: name and parameter types with the dtypes of a call.
+  // Kernels as they were launched, by the types of their arguments.
   std::mutex sources_mutex;
-  std::map<std::string, std::unique_ptr<KernelSource>> sources;
+  std::map<std::uint64_t, std::unique_ptr<KernelSource>> sources;
 };
 
 /// A call from its arguments. Throws Error, DTypeError, DeviceError unless they go together.
@@ -42,7 +42,7 @@ void require_twin(const CustomOpState& op, Device device, SourceLocation where);
 
 /// Computes call.outputs, which are like `like` if no rule says otherwise, and gives the offsets of those that are Ragged.
 /// Unrecorded. `poison`: outputs are NaN before, so that what is not written shows.
-std::vector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call, const Tensors& like, bool poison);
+CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call, const Tensors& like, bool poison);
 
 /// compute(), put on the tape.
 CustomResults run(const std::shared_ptr<CustomOpState>& op, CustomCall call, const Tensors& like, bool poison = false);

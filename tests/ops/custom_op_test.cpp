@@ -14,6 +14,7 @@
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
 #include "reel/tests/expect.h"
+#include "reel/tests/malloc_count.h"
 
 namespace reel {
 namespace {
@@ -111,7 +112,7 @@ TEST(CustomOp, NumbersReachLoopsRulesAndGradients) {
                            return x > 0 ? x * static_cast<T>(in.integer(1)) : x * static_cast<T>(in.number(0));
                          }).backprop([](const CustomBackward& g) {
     const Tensor positive = cast(g.in[0] > 0, g.in[0].dtype());
-    return Tensors{g.dy[0] * (positive * g.numbers[1].as<double>() + (1 - positive) * g.numbers[0].as<double>())};
+    return Tensors{g.dy[0] * (positive * g.number(1) + (1 - positive) * g.number(0))};
   });
   const Tensor x = vector({-2, 3});
   EXPECT_EQ(leaky(x, 0.5, 4).to_vector<double>(), (std::vector<double>{-1, 12}));
@@ -379,6 +380,36 @@ TEST(CustomOp, InputsMustGoTogether) {
                     "custom_op_test.cpp:");
   EXPECT_THROW_WITH(add(ones({2}), Tensor()), Error, "add_both: input 1 must be defined", "custom_op_test.cpp:");
   EXPECT_THROW_WITH(add(ones({2})), IndexError, "add_both: input must be in [0, 1), got 1");
+}
+
+TEST(CustomOp, ARuleMayRequireShapes) {
+  const CustomOp add = elementwise("add_both", [](Inputs in, std::size_t i, auto t) {
+                         return in.get<decltype(t)>(0)[i] + in.get<decltype(t)>(1)[i];
+                       }).output([](const Inputs& in) {
+    in.require_shape(1, in.shape(0));
+    return CustomOutput{.shape = in.shape(0)};
+  });
+  EXPECT_EQ(add(ones({2}), ones({2})).to_vector<float>(), (std::vector<float>{2, 2}));
+  EXPECT_THROW_WITH(add(ones({2}), ones({3})), ShapeError, "add_both: input 1 must", "[2]", "[3]",
+                    "custom_op_test.cpp:");
+}
+
+TEST(CustomOp, AWarmStepCallsNoMalloc) {
+  if (!malloc_is_counted()) GTEST_SKIP() << "a sanitizer stands in for malloc";
+  const CustomOp cube = make_cube(), centred = make_centred();
+  const Tensor x = randn({10, 10});
+  const Ragged r = Ragged::from_lengths(randn({10}), {3, 0, 7});
+  const auto step = [&] {
+    Tape tape;
+    tape.watch(x);
+    tape.watch(r.values());
+    const Tensor y = sum(cube(x, 0.5)) + sum(centred(r).values());
+    tape.gradient(y, {x, r.values()});
+  };
+  for (int i = 0; i < 4; ++i) step();
+  const std::int64_t before = malloc_calls();
+  for (int i = 0; i < 4; ++i) step();
+  EXPECT_EQ(malloc_calls(), before);
 }
 
 TEST(CustomOp, WrongGradientsAreToldWithTheCall) {
