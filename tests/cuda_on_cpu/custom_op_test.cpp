@@ -1,4 +1,5 @@
-// Custom ops with kernels, launched on the executor as on a GPU; compiling them is nvrtc_test.cpp's.
+// Custom ops with kernels, launched on the executor or (REEL_ON_GPU) on a GPU, where NVRTC compiles them; compiling them
+// without a GPU is nvrtc_test.cpp's.
 
 #include "reel/ops/custom_op.h"
 
@@ -13,13 +14,15 @@
 #include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/views.h"
-#include "reel/tests/cuda_on_cpu/executor.h"
-#include "reel/tests/cuda_on_cpu/source_kernels.h"
 #include "reel/tests/expect.h"
 
+#if !defined(REEL_ON_GPU)
+#include "reel/tests/cuda_on_cpu/source_kernels.h"
+// `extern __shared__` names one array of the block's: here, one of the program's, as blocks run one after the other.
 #define __shared__
 double custom_shared[1024];
 #include "custom_op_kernels.cu"
+#endif
 
 namespace reel {
 namespace {
@@ -27,6 +30,7 @@ namespace {
 const Device kCuda = Device::cuda();
 constexpr const char* kFile = "custom_op_kernels.cu";
 
+#if !defined(REEL_ON_GPU)
 template <class T>
 void register_for(const std::string& type) {
   using cuda_on_cpu::register_kernel;
@@ -44,6 +48,7 @@ const bool registered = [] {
   register_for<double>("double");
   return true;
 }();
+#endif
 
 Tensor on_cuda(std::initializer_list<double> values, DType dtype = f64) {
   return to(tensor(values, {.dtype = dtype}), kCuda);
@@ -170,14 +175,20 @@ TEST(CudaCustomOp, AFileThatIsNotThereIsNamed) {
 TEST(CudaCustomOp, AKernelWithOtherParametersIsRefused) {
   const CustomOp op = CustomOp("twice").cuda(kFile, "twice<T>");
   EXPECT_THROW_WITH(op(on_cuda({1}), 0.5), Error,
-                    "twice: the kernel must be void twice<double>(long long, const double*, double*, double)");
+                    "twice: ", "the kernel must be void twice<double>(long long, const double*, double*, double)");
 }
 
 TEST(CudaCustomOp, ATextNeedsNoFile) {
-  const CustomOp op = CustomOp("twice").cuda_source("// registered by the test", "twice<T>");
+  const CustomOp op = CustomOp("twice").cuda_source(R"(
+template <class T> __global__ void twice(long long n, const T* x, T* y) {
+  const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = 2 * x[i];
+})",
+                                                    "twice<T>");
   EXPECT_EQ(op(on_cuda({1, 2})).to_vector<double>(), (std::vector<double>{2, 4}));
 }
 
+#if !defined(REEL_ON_GPU)
 TEST(CudaCustomOp, FoldersAndOptionsReachTheCompiler) {
   const CustomOp op = CustomOp("twice")
                           .cuda(kFile, "twice<T>")
@@ -197,6 +208,7 @@ TEST(CudaCustomOp, FoldersAndOptionsReachTheCompiler) {
   EXPECT_EQ(source.folders[2], "/opt/x");
   EXPECT_EQ(source.options, std::vector<std::string>{"--use_fast_math"});
 }
+#endif
 
 // --- the check of the first call ------------------------------------------------------------------------------------------
 

@@ -102,6 +102,21 @@ TEST_F(NvrtcTest, CompilesTheExamples) {
   }
 }
 
+TEST_F(NvrtcTest, CompilesTheKernelsThatTheExecutorRuns) {
+  const std::string text = read(fs::path(REEL_SOURCE_DIR) / "tests/cuda_on_cpu/custom_op_kernels.cu");
+  const std::string n = "long long", in = ", const float*", index = ", const long long*", out = ", float*";
+  const std::pair<const char*, std::string> kernels[] = {
+      {"pick<float>", n + in + index + out + ", double, long long"},
+      {"row_max<float>", n + ", long long" + in + out + ", long long*"},
+      {"sequence_sum<float>", n + ", long long" + in + index + out},
+      {"sequence_sum_backward<float>", n + ", long long" + in + in + index + in + out},
+      {"transpose<float>", n + in + out + ", long long, long long"},
+      {"twice<float>", n + in + out},
+      {"thrice_backward<float>", n + in + in + in + out}};
+  for (const auto& [kernel, parameters] : kernels)
+    expect_cubin(*compiled_kernel(source(text, kernel, parameters), kHopper, kHere));
+}
+
 TEST_F(NvrtcTest, TakesKernelsThatAreNoTemplates) {
   const auto kernel = compiled_kernel(
       source("extern \"C\" __global__ void plain(long n, const int* x, bool* y) { if (n > 0) *y = *x; }", "plain",
