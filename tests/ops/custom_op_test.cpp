@@ -105,15 +105,17 @@ TEST(CustomOp, ASecondDerivativeThatIsNotThereSaysSo) {
   EXPECT_THROW_WITH(outer.gradient(dx, {x}), Error, "backward of twice", "a gradient needs .backprop(...)");
 }
 
+const auto leaky_loop = []<class T>(const CpuContext&, Inputs in, Outputs out) {
+  const T below = static_cast<T>(in.number(0)), above = static_cast<T>(in.integer(1));
+  const auto x = in.get<T>(0);
+  for (std::size_t i = 0; i < x.size(); ++i) out.get<T>(0)[i] = x[i] * (x[i] > 0 ? above : below);
+};
+const CustomOp leaky = CustomOp("leaky").cpu(leaky_loop).backprop([](const CustomBackward& g) {
+  const Tensor positive = cast(g.in[0] > 0, g.in[0].dtype());
+  return Tensors{g.dy[0] * (positive * g.number(1) + (1 - positive) * g.number(0))};
+});
+
 TEST(CustomOp, NumbersReachLoopsRulesAndGradients) {
-  const CustomOp leaky = elementwise("leaky", [](Inputs in, std::size_t i, auto t) {
-                           using T = decltype(t);
-                           const T x = in.get<T>(0)[i];
-                           return x > 0 ? x * static_cast<T>(in.integer(1)) : x * static_cast<T>(in.number(0));
-                         }).backprop([](const CustomBackward& g) {
-    const Tensor positive = cast(g.in[0] > 0, g.in[0].dtype());
-    return Tensors{g.dy[0] * (positive * g.number(1) + (1 - positive) * g.number(0))};
-  });
   const Tensor x = vector({-2, 3});
   EXPECT_EQ(leaky(x, 0.5, 4).to_vector<double>(), (std::vector<double>{-1, 12}));
   Tape tape;
