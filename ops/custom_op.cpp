@@ -1,7 +1,9 @@
 #include "reel/ops/custom_op.h"
 
 #include <cmath>
+#include <mutex>
 #include <set>
+#include <string_view>
 
 #include "reel/ops/check.h"
 #include "reel/ops/create.h"
@@ -20,6 +22,13 @@ const char* interned(const std::string& name) {
   return names->insert(name).first->c_str();
 }
 
+/// A message of its parts: one call, where a chain of + would be many.
+std::string joined(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) text += part;
+  return text;
+}
+
 std::string at(const char* what, int i) { return std::string(what) + " " + std::to_string(i); }
 
 /// The folder of the calling source file, for paths relative to it.
@@ -32,9 +41,9 @@ std::string beside(const std::string& path, SourceLocation where) {
 
 int require_index(const CustomCall& call, const char* what, int i, std::size_t count) {
   if (i < 0 || static_cast<std::size_t>(i) >= count)
-    throw IndexError(std::string(call.op->name) + ": " + what + " must be in [0, " + std::to_string(count) + "), got " +
-                         std::to_string(i),
-                     call.where);
+    throw IndexError(
+        joined({call.op->name, ": ", what, " must be in [0, ", std::to_string(count), "), got ", std::to_string(i)}),
+        call.where);
   return i;
 }
 
@@ -44,11 +53,11 @@ const Tensor& tensor_at(const CustomCall& call, const char* what, const Tensors&
 
 void* elements(const CustomCall& call, const char* what, const Tensor& x, int i, DType dtype) {
   if (x.dtype() != dtype)
-    throw DTypeError(std::string(call.op->name) + ": " + at(what, i) + " is " + name_of(x.dtype()) +
-                         ", but its loop asks for " + name_of(dtype),
+    throw DTypeError(joined({call.op->name, ": ", at(what, i), " is ", name_of(x.dtype()), ", but its loop asks for ",
+                             name_of(dtype)}),
                      call.where);
   if (!x.device().is_cpu())
-    throw DeviceError(std::string(call.op->name) + ": elements must be on the CPU to be read, got " + x.device().name(),
+    throw DeviceError(joined({call.op->name, ": elements must be on the CPU to be read, got ", x.device().name()}),
                       call.where);
   return x.array().data;
 }
@@ -75,13 +84,13 @@ CustomCall custom_call(const CustomOpState& op, std::span<const CustomArgument> 
     check::defined(op.name, name.c_str(), x, where);
     if (call.inputs.empty()) call.device = x.device();
     if (!(x.device() == call.device))
-      throw DeviceError(std::string(op.name) + ": " + name + " must be on " + call.device.name() +
-                            " like input 0, got " + x.device().name(),
-                        where);
+      throw DeviceError(
+          joined({op.name, ": ", name, " must be on ", call.device.name(), " like input 0, got ", x.device().name()}),
+          where);
     if (is_floating(x.dtype())) {
       if (real_known && x.dtype() != call.real)
-        throw DTypeError(std::string(op.name) + ": " + name + " must be " + name_of(call.real) +
-                             " like the floating inputs before it, got " + name_of(x.dtype()),
+        throw DTypeError(joined({op.name, ": ", name, " must be ", name_of(call.real),
+                                 " like the floating inputs before it, got ", name_of(x.dtype())}),
                          where);
       call.real = x.dtype();
       real_known = true;
@@ -94,10 +103,10 @@ CustomCall custom_call(const CustomOpState& op, std::span<const CustomArgument> 
 
 void require_twin(const CustomOpState& op, Device device, SourceLocation where) {
   if (device.is_cpu() ? op.cpu != nullptr : op.has_cuda) return;
-  throw DeviceError(std::string(op.name) + ": tensors on " + device.name() + " need " +
-                        (device.is_cpu() ? "a loop, .cpu(...)" : "a kernel, .cuda(...)") +
-                        ", which this op was built without",
-                    where);
+  throw DeviceError(
+      joined({op.name, ": tensors on ", device.name(), " need ",
+              (device.is_cpu() ? "a loop, .cpu(...)" : "a kernel, .cuda(...)"), ", which this op was built without"}),
+      where);
 }
 
 CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call, const Tensors& like, bool poison) {
@@ -122,8 +131,8 @@ CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call
     require_index(call, "offsets_of", output.offsets_of, call.inputs.size());
     offsets.back() = call.offsets[static_cast<std::size_t>(output.offsets_of)];
     if (!offsets.back() || output.shape.rank() == 0 || output.shape[0] != offsets.back()->total())
-      throw ShapeError(std::string(op.name) + ": an output with the offsets of input " +
-                           std::to_string(output.offsets_of) + " must have its rows, got shape " + output.shape.str(),
+      throw ShapeError(joined({op.name, ": an output with the offsets of input ", std::to_string(output.offsets_of),
+                               " must have its rows, got shape ", output.shape.str()}),
                        call.where);
   }
   if (call.device.is_cpu()) {
@@ -138,7 +147,7 @@ CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call
 namespace {
 
 void no_backprop(const CustomOpState& op, SourceLocation where) {
-  throw Error(std::string(op.name) + ": a gradient needs .backprop(...), which this op was built without", where);
+  throw Error(joined({op.name, ": a gradient needs .backprop(...), which this op was built without"}), where);
 }
 
 /// What the tape keeps of a call: its gradient, by another op or by a function of ops.
@@ -181,8 +190,8 @@ struct CustomGradient {
     for (std::size_t i = 0; i < call.inputs.size(); ++i)
       if (is_floating(call.inputs[i].dtype()) && taken++ < dx.size()) g.add(static_cast<int>(i), dx[taken - 1]);
     if (taken != dx.size())
-      throw Error(std::string(backward->name) + ": one output per floating input of " + op->name + " is required, " +
-                      std::to_string(taken) + ", got " + std::to_string(dx.size()),
+      throw Error(joined({backward->name, ": one output per floating input of ", op->name, " is required, ",
+                          std::to_string(taken), ", got ", std::to_string(dx.size())}),
                   call.where);
   }
 };
@@ -218,7 +227,7 @@ bool Inputs::is_ragged(int i) const {
 }
 std::span<const std::int64_t> Inputs::offsets(int i) const {
   if (!is_ragged(i))
-    throw Error(std::string(call_.op->name) + ": input " + std::to_string(i) + " must be a Ragged to have offsets",
+    throw Error(detail::joined({call_.op->name, ": input ", std::to_string(i), " must be a Ragged to have offsets"}),
                 call_.where);
   return call_.offsets[static_cast<std::size_t>(i)]->span();
 }
@@ -246,14 +255,14 @@ void* Outputs::data(int i, DType dtype) const {
 Ragged CustomBackward::ragged(int i) const {
   const auto k = static_cast<std::size_t>(i);
   if (i < 0 || k >= offsets.size() || !offsets[k])
-    throw Error("backprop: input " + std::to_string(i) + " must be a Ragged of the call");
+    throw Error(detail::joined({"backprop: input ", std::to_string(i), " must be a Ragged of the call"}));
   return Ragged(in[k], *offsets[k]);
 }
 
 double CustomBackward::number(int i) const {
   if (i < 0 || static_cast<std::size_t>(i) >= numbers.size())
-    throw IndexError("backprop: number must be in [0, " + std::to_string(numbers.size()) + "), got " +
-                     std::to_string(i));
+    throw IndexError(detail::joined(
+        {"backprop: number must be in [0, ", std::to_string(numbers.size()), "), got ", std::to_string(i)}));
   return numbers[static_cast<std::size_t>(i)].as<double>();
 }
 
@@ -261,11 +270,11 @@ double CustomBackward::number(int i) const {
 
 CustomOp::CustomOp(std::string name, bool check) : state_(std::make_shared<detail::CustomOpState>()) {
   state_->name = detail::interned(name);
-  state_->source.op = std::move(name);
+  state_->kernel.op = std::move(name);
   state_->check = check;
 }
 
-const std::string& CustomOp::name() const { return state_->source.op; }
+const std::string& CustomOp::name() const { return state_->kernel.op; }
 
 CustomOp&& CustomOp::cpu_loop(detail::CpuLoop loop) && {
   state_->cpu = std::move(loop);
@@ -273,23 +282,23 @@ CustomOp&& CustomOp::cpu_loop(detail::CpuLoop loop) && {
 }
 CustomOp&& CustomOp::cuda(std::string file, std::string kernel, SourceLocation where) && {
   state_->has_cuda = true;
-  state_->source.file = detail::beside(file, where);
-  state_->source.kernel = std::move(kernel);
+  state_->kernel.file = detail::beside(file, where);
+  state_->kernel.kernel = std::move(kernel);
   return std::move(*this);
 }
 CustomOp&& CustomOp::cuda_source(std::string text, std::string kernel, SourceLocation where) && {
-  state_->has_cuda = state_->text_given = true;
-  state_->source.text = std::move(text);
-  state_->source.file = std::string(where.file) + ":" + std::to_string(where.line);
-  state_->source.kernel = std::move(kernel);
+  state_->has_cuda = true;
+  state_->kernel.text = std::move(text);
+  state_->kernel.file = std::string(where.file) + ":" + std::to_string(where.line);
+  state_->kernel.kernel = std::move(kernel);
   return std::move(*this);
 }
 CustomOp&& CustomOp::include_folder(const std::string& folder, SourceLocation where) && {
-  state_->source.folders.push_back(detail::beside(folder, where));
+  state_->kernel.folders.push_back(detail::beside(folder, where));
   return std::move(*this);
 }
 CustomOp&& CustomOp::option(std::string option) && {
-  state_->source.options.push_back(std::move(option));
+  state_->kernel.options.push_back(std::move(option));
   return std::move(*this);
 }
 CustomOp&& CustomOp::output(std::function<CustomOutput(const Inputs&)> rule) && {
@@ -301,7 +310,8 @@ using Spread = detail::CustomSpread;
 
 CustomOp&& CustomOp::spread(Spread how, int input, int threads, SourceLocation where) && {
   if (threads < 1 || threads > 1024)
-    throw Error(name() + ": a block must have 1 to 1024 threads, got " + std::to_string(threads), where);
+    throw Error(detail::joined({name(), ": a block must have 1 to 1024 threads, got ", std::to_string(threads)}),
+                where);
   state_->spread = how;
   state_->spread_input = input;
   state_->threads = threads;
@@ -356,8 +366,8 @@ detail::CustomResults CustomOp::run(std::initializer_list<CustomArgument> argume
 
 Tensor CustomOp::only_tensor(const detail::CustomResults& results, SourceLocation where) const {
   if (results.tensors.size() != 1)
-    throw Error(name() + ": a call with one result needs one output, got " + std::to_string(results.tensors.size()) +
-                    "; take them by call<Tensors>(...)",
+    throw Error(detail::joined({name(), ": a call with one result needs one output, got ",
+                                std::to_string(results.tensors.size()), "; take them by call<Tensors>(...)"}),
                 where);
   return results.tensors[0];
 }
@@ -365,7 +375,8 @@ Tensor CustomOp::only_tensor(const detail::CustomResults& results, SourceLocatio
 Ragged CustomOp::only_ragged(const detail::CustomResults& results, SourceLocation where) const {
   only_tensor(results, where);
   if (!results.offsets[0])
-    throw Error(name() + ": the output is no Ragged: say so by .offsets_of, or call<Tensor>(...)", where);
+    throw Error(detail::joined({name(), ": the output is no Ragged: say so by .offsets_of, or call<Tensor>(...)"}),
+                where);
   return Ragged(results.tensors[0], *results.offsets[0]);
 }
 

@@ -3,10 +3,8 @@
 // Private to ops/: what a CustomOp is inside.
 
 #include <atomic>
-#include <map>
-#include <mutex>
 
-#include "reel/core/kernel_source.h"
+#include "reel/core/user_kernel.h"
 #include "reel/ops/custom_op.h"
 
 namespace reel::detail {
@@ -17,8 +15,8 @@ struct CustomOpState {
   std::atomic<bool> checked[2] = {false, false};  // by DeviceType
 
   CpuLoop cpu;
-  KernelSource source;  // text and file as given; kernel as the user wrote it
-  bool has_cuda = false, text_given = false;
+  UserKernel kernel;
+  bool has_cuda = false;
   std::vector<std::function<CustomOutput(const Inputs&)>> outputs;
 
   CustomSpread spread = CustomSpread::element;
@@ -28,10 +26,6 @@ struct CustomOpState {
 
   std::shared_ptr<CustomOpState> backward_op;
   std::function<Tensors(const CustomBackward&)> backward_function;
-
-  // Kernels as they were launched, by the types of their arguments.
-  std::mutex sources_mutex;
-  std::map<std::uint64_t, std::unique_ptr<KernelSource>> sources;
 };
 
 /// A call from its arguments. Throws Error, DTypeError, DeviceError unless they go together.
@@ -48,7 +42,7 @@ CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call
 CustomResults run(const std::shared_ptr<CustomOpState>& op, CustomCall call, const Tensors& like, bool poison = false);
 
 /// Launches the op's kernel on call's inputs and outputs, which are contiguous.
-void launch_custom(CustomOpState& op, const CustomCall& call);
+void launch_custom(const CustomOpState& op, const CustomCall& call);
 
 /// The check of the first call: see CustomOp::check.
 void check_custom(const std::shared_ptr<CustomOpState>& op, const CustomCall& call);

@@ -60,8 +60,8 @@ Ops& ops(int index) {
   return *place.load(std::memory_order_relaxed);
 }
 
-void launch_at(int index, const KernelSource& source, const KernelLaunch& launch, SourceLocation where) {
-  launch_source(static_cast<CudaOps&>(ops(index)).context(), source, launch, where);
+void launch_at(int index, const UserKernel& kernel, const KernelLaunch& launch, SourceLocation where) {
+  launch_source(static_cast<CudaOps&>(ops(index)).context(), source_of(kernel, launch, where), launch, where);
 }
 
 }  // namespace

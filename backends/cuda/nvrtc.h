@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "reel/core/kernel_source.h"
+#include "reel/backends/cuda/kernel_source.h"
 
 namespace reel::cuda {
 

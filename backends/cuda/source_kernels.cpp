@@ -26,13 +26,13 @@ int attribute(const Context& context, cudaDeviceAttr which) {
 /// What was loaded, by source and GPU. Never unloaded: launches may be under way when the program ends.
 struct Loaded {
   std::mutex mutex;
-  std::map<std::pair<std::uint64_t, int>, cudaKernel_t> kernels;
+  std::map<std::pair<const KernelSource*, int>, cudaKernel_t> kernels;
 };
 
 cudaKernel_t loaded(const Context& context, const KernelSource& source, SourceLocation where) {
   static Loaded* const all = new Loaded;
   const std::lock_guard lock(all->mutex);
-  cudaKernel_t& kernel = all->kernels[{source.serial, context.index()}];
+  cudaKernel_t& kernel = all->kernels[{&source, context.index()}];
   if (kernel != nullptr) return kernel;
   const int architecture = 10 * attribute(context, cudaDevAttrComputeCapabilityMajor) +
                            attribute(context, cudaDevAttrComputeCapabilityMinor);
@@ -59,7 +59,8 @@ void launch_source(Context& context, const KernelSource& source, const KernelLau
   config.blockDim = dim3(size(launch.threads[0]), size(launch.threads[1]), size(launch.threads[2]));
   config.dynamicSmemBytes = launch.shared_bytes;
   config.stream = context.stream();
-  check(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), launch.arguments), source.kernel.c_str());
+  check(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), addresses_of(launch).data()),
+        source.kernel.c_str());
 }
 
 }  // namespace reel::cuda

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "reel/backends/cuda/context.h"
-#include "reel/core/kernel_source.h"
+#include "reel/backends/cuda/kernel_source.h"
 
 namespace reel::cuda {
 

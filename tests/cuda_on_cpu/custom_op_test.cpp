@@ -196,7 +196,7 @@ TEST(CudaCustomOp, FoldersAndOptionsReachTheCompiler) {
                           .include_folder("/opt/x")
                           .option("--use_fast_math");
   op(on_cuda({1, 2}));
-  const KernelSource& source = cuda_on_cpu::last_source();
+  const cuda::KernelSource& source = cuda_on_cpu::last_source();
   const auto ends_with = [](const std::string& text, const std::string& end) {
     return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
   };

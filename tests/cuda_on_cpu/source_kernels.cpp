@@ -23,14 +23,14 @@ std::map<std::string, Registered>& registered() {
   return *all;
 }
 
-reel::KernelSource& last() {
-  static auto* const source = new reel::KernelSource;
+reel::cuda::KernelSource& last() {
+  static auto* const source = new reel::cuda::KernelSource;
   return *source;
 }
 
 }  // namespace
 
-const reel::KernelSource& last_source() { return last(); }
+const reel::cuda::KernelSource& last_source() { return last(); }
 
 void register_source_kernel(const std::string& name, void (*kernel)(), Call call, const std::string& parameters) {
   registered()[name] = {kernel, call, parameters};
@@ -56,11 +56,12 @@ void launch_source(Context& context, const KernelSource& source, const KernelLau
   config.blockDim = dim3(size(launch.threads[0]), size(launch.threads[1]), size(launch.threads[2]));
   config.dynamicSmemBytes = launch.shared_bytes;
   config.stream = context.stream();
+  std::vector<void*> addresses = addresses_of(launch);
   struct Body {
     cuda_on_cpu::Call call;
     void (*kernel)();
     void** arguments;
-  } const body{found->second.call, found->second.kernel, launch.arguments};
+  } const body{found->second.call, found->second.kernel, addresses.data()};
   check(cuda_on_cpu::launch(
             config,
             [](const void* memory) {

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "reel/core/kernel_source.h"
+#include "reel/backends/cuda/kernel_source.h"
 
 namespace cuda_on_cpu {
 
@@ -41,7 +41,7 @@ using Call = void (*)(void (*kernel)(), void** arguments);
 void register_source_kernel(const std::string& name, void (*kernel)(), Call call, const std::string& parameters);
 
 /// What the last launch would have given to the compiler.
-const reel::KernelSource& last_source();
+const reel::cuda::KernelSource& last_source();
 
 /// register_kernel("cube<float>", &cube<float>)
 template <class... Parameters>

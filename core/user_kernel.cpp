@@ -1,10 +1,10 @@
-#include "reel/core/kernel_source.h"
+#include "reel/core/user_kernel.h"
 
 #include <atomic>
 
 namespace reel {
 
-KernelSource::KernelSource() {
+UserKernel::UserKernel() {
   static std::atomic<std::uint64_t> count{0};
   serial = ++count;
 }
