@@ -119,11 +119,13 @@ const Nvrtc& Nvrtc::get(SourceLocation where) {
 
 Nvrtc::Nvrtc(const Functions* functions, SourceLocation where) : functions_(functions) {
   int major = 0, minor = 0, count = 0;
-  bool good = functions_->version(&major, &minor) == 0 && functions_->architecture_count(&count) == 0;
+  bool good = functions_->version(&major, &minor) == 0;
+  version_ = std::to_string(major) + "." + std::to_string(minor);
+  if (good && major < 12) throw DeviceError("cuda: libnvrtc must be of CUDA 12 or newer, got " + version_, where);
+  good = good && functions_->architecture_count(&count) == 0;
   architectures_.resize(static_cast<std::size_t>(count));
   good = good && functions_->architectures(architectures_.data()) == 0;
   if (!good || count == 0) throw DeviceError("cuda: libnvrtc must tell what it can compile for, got nothing", where);
-  version_ = std::to_string(major) + "." + std::to_string(minor);
 }
 
 bool Nvrtc::knows(int architecture) const {
