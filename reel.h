@@ -42,6 +42,7 @@
 #include "reel/ops/conv_transpose.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/custom_op.h"
 #include "reel/ops/distributions.h"
 #include "reel/ops/dropout.h"
 #include "reel/ops/einsum.h"

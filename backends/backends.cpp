@@ -85,6 +85,11 @@ Ops& backend(Device device, SourceLocation where) {
                     where);
 }
 
+void launch_kernel(Device device, const UserKernel& kernel, const KernelLaunch& launch, SourceLocation where) {
+  backend(device, where);  // throws unless it is there
+  cuda_library().library->launch(device.index, kernel, launch, where);
+}
+
 Device Device::best() { return cuda_library().devices > 0 ? cuda() : cpu(); }
 
 }  // namespace reel

@@ -176,6 +176,7 @@ Node* begin_node(const char* op, SourceLocation where, const Tensor* const* inpu
   }
   for (std::size_t i = 0; i < output_count; ++i) {
     TensorState* state = outputs[i]->state();
+    if (!is_floating(state->array.dtype)) continue;  // indices and the like stay constants
     state->slot = node.slot + static_cast<std::int64_t>(i);
     state->list.store(list, std::memory_order_relaxed);
   }

@@ -1,6 +1,9 @@
 #include "reel/core/pullback.h"
 
+#include <string>
+
 #include "reel/core/error.h"
+#include "reel/core/ops.h"
 #include "reel/core/sweep.h"
 
 namespace reel::detail {
@@ -36,6 +39,7 @@ PullbackRange::~PullbackRange() {
 
 Tensor PullbackRange::watched(const Tensor& x, SourceLocation where) {
   if (!x.defined()) throw Error("pullback: its inputs must be defined", where);
+  if (!is_floating(x.dtype())) return x;
   Tensor alias = view(x, 0, x.shape(), x.array().strides);
   if (is_trainable(*x.state()) || is_tracked(x)) {
     record_op("pullback", where, {&x}, alias, {}, [](Gradients& g) { g.add(0, g.dy()); });
@@ -50,9 +54,45 @@ Tensor PullbackRange::watched(const Tensor& x, SourceLocation where) {
   return alias;
 }
 
+Tensor PullbackRange::given(const Tensor& y) const {
+  return own_ && y.defined() ? view(y, 0, y.shape(), y.array().strides) : y;
+}
+
+Tensors PullbackRange::given(const Tensors& ys) const {
+  Tensors result;
+  for (const Tensor& y : ys) result.push_back(given(y));
+  return result;
+}
+
+void PullbackRange::join(const Tensors& ys) {
+  joined_gradients_ = std::make_shared<Tensors>();
+  joined_ = empty({});
+  backend(Device::cpu()).fill(joined_.array(), 0);
+  record_list("pullback", SourceLocation{}, ys, {joined_}, {}, [from = joined_gradients_](Gradients& g) {
+    for (std::size_t i = 0; i < from->size(); ++i) g.add(static_cast<int>(i), (*from)[i]);
+  });
+}
+
+Tensors PullbackRange::sweep(const Tensors& ys, const Tensors& dys, const Tensors& watched,
+                             SourceLocation where) const {
+  if (dys.size() != ys.size())
+    throw Error("pullback: one gradient per output is required, " + std::to_string(ys.size()) + ", got " +
+                    std::to_string(dys.size()),
+                where);
+  for (std::size_t i = 0; i < ys.size(); ++i)
+    if (dys[i].defined()) check_start("pullback", ys[i], dys[i], where);
+  Tensors& from = *joined_gradients_;
+  struct Reset {
+    Tensors& tensors;
+    ~Reset() { tensors = {}; }
+  } reset{from};
+  from = dys;
+  return sweep(joined_, joined_, watched, where);
+}
+
 Tensors PullbackRange::sweep(const Tensor& y, const Tensor& dy, const Tensors& watched, SourceLocation where) const {
   check_start("pullback", y, dy, where);
-  if (!mark_.list->is_live(watched[0].state()->slot))
+  if (!mark_.list->is_live(mark_.slot))
     throw Error("pullback: the tape under which y was computed has ended, and its recorded ops with it", where);
   if (!mark_.list->belongs_to_this_thread())
     throw Error("pullback: the callback must be called in the thread that made it", where);
@@ -63,12 +103,16 @@ Tensors PullbackRange::sweep(const Tensor& y, const Tensor& dy, const Tensors& w
     ~Restore() { thread_tape.recording = recording; }
   } restore{recording};
   if (own_) thread_tape.recording = false;
-  Sweep sweep(mark_, "pullback", y, &watched, {.keep = true}, where);
+  Tensors wanted;
+  for (const Tensor& x : watched)
+    if (is_floating(x.dtype())) wanted.push_back(x);
+  Sweep sweep(mark_, "pullback", y, &wanted, {.keep = true}, where);
   sweep.include_parameters();
   sweep.run(dy);
   sweep.commit();
   Tensors gradients;
-  for (std::size_t i = 0; i < watched.size(); ++i) gradients.push_back(sweep.result(i));
+  std::size_t next = 0;
+  for (const Tensor& x : watched) gradients.push_back(is_floating(x.dtype()) ? sweep.result(next++) : Tensor());
   return gradients;
 }
 

@@ -21,38 +21,54 @@ class REEL_API PullbackRange {
   PullbackRange(const PullbackRange&) = delete;
   PullbackRange& operator=(const PullbackRange&) = delete;
 
-  /// x under another identity, known to this range alone.
+  /// x under another identity, known to this range alone; x itself unless it is f32 or f64.
   Tensor watched(const Tensor& x, SourceLocation where);
+  /// What several outputs are swept from.
+  void join(const Tensors& ys);
   /// Ends recording to the own list.
   void close();
-  /// Gradients of the watched tensors; those of trainable parameters are added to them.
+  /// An output as the caller gets it: of an own list, under another identity, which a tape may watch.
+  Tensor given(const Tensor& y) const;
+  Ragged given(const Ragged& y) const { return y.with(given(y.values())); }
+  Tensors given(const Tensors& ys) const;
+  /// Gradients of the watched tensors, undefined for those of other dtypes; those of trainable parameters are added to
+  /// them.
   Tensors sweep(const Tensor& y, const Tensor& dy, const Tensors& watched, SourceLocation where) const;
+  /// From several outputs at once, which were joined.
+  Tensors sweep(const Tensors& ys, const Tensors& dys, const Tensors& watched, SourceLocation where) const;
 
  private:
   Mark mark_;
   bool own_ = false, open_ = false;
   NodeList* before_ = nullptr;
+  Tensor joined_;
+  std::shared_ptr<Tensors> joined_gradients_;  // while a sweep from them runs
 };
 
 inline const Tensor& values_of(const Tensor& x) { return x; }
 inline const Tensor& values_of(const Ragged& x) { return x.values(); }
 inline Tensor with_values(const Tensor&, Tensor values) { return values; }
-inline Ragged with_values(const Ragged& x, Tensor values) { return x.with(std::move(values)); }
+inline Ragged with_values(const Ragged& x, Tensor values) {
+  return values.defined() ? x.with(std::move(values)) : Ragged();
+}
 
 }  // namespace detail
 
 /// The callback of pullback(): gives the gradients of the inputs x... from that of the output y, and adds those of the
-/// trainable parameters on the way to them. May be called several times. One input: its gradient; several: Tensors.
+/// trainable parameters on the way to them. May be called several times. One input: its gradient; several: Tensors. An input
+/// that is neither f32 nor f64 has none: it is undefined.
 template <class Y, class... Xs>
 class Pullback {
  public:
   Pullback(std::shared_ptr<detail::PullbackRange> range, Y y, Tensors watched, Xs... xs)
       : range_(std::move(range)), y_(std::move(y)), watched_(std::move(watched)), xs_(std::move(xs)...) {}
 
-  /// dy: Tensor or Ragged like y. Throws ShapeError, DTypeError, DeviceError unless it is like y; Error if y was computed
-  /// under a tape that has ended.
+  /// dy: Tensor, Tensors or Ragged like y; of several tensors, one that is undefined has no gradient. Throws ShapeError,
+  /// DTypeError, DeviceError unless it is like y; Error if y was computed under a tape that has ended.
   auto operator()(const Y& dy, SourceLocation where = SourceLocation::current()) const {
-    const Tensors dx = range_->sweep(detail::values_of(y_), detail::values_of(dy), watched_, where);
+    Tensors dx;
+    if constexpr (std::is_same_v<Y, Tensors>) dx = range_->sweep(y_, dy, watched_, where);
+    else dx = range_->sweep(detail::values_of(y_), detail::values_of(dy), watched_, where);
     if constexpr (sizeof...(Xs) == 1) return detail::with_values(std::get<0>(xs_), dx[0]);
     else return dx;
   }
@@ -65,9 +81,9 @@ class Pullback {
 };
 
 /// Calls f(x...) and gives its result with a callback that takes the result's gradient back to x... and to the parameters
-/// on the way: auto [y, backprop] = pullback(layer, x); dx = backprop(dy). f and x... take and return Tensor or Ragged.
-/// With no tape alive the recorded ops belong to the callback; with one alive they are a range of it, and the callback
-/// throws once that tape has ended.
+/// on the way: auto [y, backprop] = pullback(layer, x); dx = backprop(dy). x... are Tensor or Ragged; f returns Tensor, Ragged
+/// or Tensors. With no tape alive the recorded ops belong to the callback; with one alive they are a range of it, and the
+/// callback throws once that tape has ended.
 template <class F, class... Xs>
 auto pullback(F&& f, const Xs&... xs) {
   auto range = std::make_shared<detail::PullbackRange>();
@@ -77,9 +93,10 @@ auto pullback(F&& f, const Xs&... xs) {
     return std::forward<F>(f)(detail::with_values(xs, watched[I])...);
   }
   (std::index_sequence_for<Xs...>());
-  range->close();
   using Y = decltype(y);
-  return std::pair<Y, Pullback<Y, std::decay_t<Xs>...>>(y, {range, y, watched, xs...});
+  if constexpr (std::is_same_v<Y, Tensors>) range->join(y);
+  range->close();
+  return std::pair<Y, Pullback<Y, std::decay_t<Xs>...>>(range->given(y), {range, y, watched, xs...});
 }
 
 }  // namespace reel

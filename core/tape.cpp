@@ -136,9 +136,12 @@ void check_start(const char* call, const Tensor& y, const Tensor& dy, SourceLoca
                       where);
 }
 
-void check_record(const char* op, const Tensors& outputs, SourceLocation where) {
+void check_record(const char* op, const Tensors& inputs, const Tensors& outputs, SourceLocation where) {
   for (const Tensor& output : outputs) {
     if (!output.defined()) throw Error(std::string(op) + ": record needs outputs that are defined", where);
+    for (const Tensor& input : inputs)
+      if (output.is(input))
+        throw Error(std::string(op) + ": record needs outputs that are not inputs; give a copy or a view", where);
     if (is_tracked(output))
       throw Error(std::string(op) + ": record needs outputs that are not on a tape yet; compute them inside untaped()",
                   where);

@@ -113,7 +113,7 @@ struct UserCallback {
   }
 };
 
-REEL_API void check_record(const char* op, const Tensors& outputs, SourceLocation where);
+REEL_API void check_record(const char* op, const Tensors& inputs, const Tensors& outputs, SourceLocation where);
 
 }  // namespace detail
 
@@ -133,7 +133,7 @@ Tensors record(const char* op, const Tensors& inputs, const Tensors& outputs, co
                SourceLocation where = SourceLocation::current()) {
   detail::UserCallback<std::decay_t<F>> wrapped{std::forward<F>(callback)};
   if (!detail::taping()) return outputs;
-  detail::check_record(op, outputs, where);
+  detail::check_record(op, inputs, outputs, where);
   detail::record_list(op, where, inputs, outputs, saved.tensors, std::move(wrapped));
   return outputs;
 }

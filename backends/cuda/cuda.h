@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reel/core/ops.h"
+#include "reel/core/user_kernel.h"
 
 /// What the rest of Reel sees of the CUDA backend: no CUDA header, one function. See docs/cuda.md.
 namespace reel::cuda {
@@ -12,6 +13,8 @@ struct Library {
   int (*device_count)(const char** missing);
   /// The backend of GPU number `index` < device_count. Throws DeviceError if it cannot be used.
   Ops& (*ops)(int index);
+  /// Compiles and launches a user's kernel: core/user_kernel.h.
+  void (*launch)(int index, const UserKernel& kernel, const KernelLaunch& launch, SourceLocation where);
 };
 
 }  // namespace reel::cuda

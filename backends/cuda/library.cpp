@@ -7,6 +7,7 @@
 
 #include "reel/backends/cuda/cuda.h"
 #include "reel/backends/cuda/cuda_ops.h"
+#include "reel/backends/cuda/source_kernels.h"
 #include "reel/backends/cuda/status.h"
 #include "reel/core/error.h"
 
@@ -59,12 +60,16 @@ Ops& ops(int index) {
   return *place.load(std::memory_order_relaxed);
 }
 
+void launch_at(int index, const UserKernel& kernel, const KernelLaunch& launch, SourceLocation where) {
+  launch_source(static_cast<CudaOps&>(ops(index)).context(), source_of(kernel, launch, where), launch, where);
+}
+
 }  // namespace
 
 }  // namespace reel::cuda
 
 const reel::cuda::Library* reel_cuda_ops() {
   static const reel::cuda::Library library = {REEL_VERSION, reinterpret_cast<const void*>(&reel::backend),
-                                              &reel::cuda::device_count, &reel::cuda::ops};
+                                              &reel::cuda::device_count, &reel::cuda::ops, &reel::cuda::launch_at};
   return &library;
 }

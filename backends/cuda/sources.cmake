@@ -38,8 +38,11 @@ set(REEL_CUDA_KERNELS
 )
 set(REEL_CUDA_HOST
   context.cpp
+  kernel_cache.cpp
+  kernel_source.cpp
   library.cpp
   memory.cpp
+  nvrtc.cpp
   status.cpp
 )
 

@@ -10,7 +10,7 @@ import re
 import sys
 
 BLOCK = re.compile(r"^```(\w+) ?(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COMMANDS = {"sh"}
+COMMANDS = {"sh", "text"}
 
 
 def problems_of(root, page):

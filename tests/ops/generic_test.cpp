@@ -12,6 +12,7 @@
 
 #include "reel/core/error.h"
 #include "reel/core/parallel.h"
+#include "reel/core/pullback.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
@@ -125,6 +126,24 @@ TEST_P(Op, FusedAndRecordedGradientsAgree) {
   Tape outer;
   const Tensors recorded = result_and_gradients(in);
   for (std::size_t i = 0; i < fused.size(); ++i) expect_close(recorded[i], ref_of(fused[i]), 1000, epsilon_of(f64));
+}
+
+TEST_P(Op, APullbackGivesWhatATapeGives) {
+  if (row().order == 0 || skips(Size::small)) return;
+  const Tensors in = inputs(f64, Size::small);
+  const Tensors expected = result_and_gradients(in);
+  for (std::size_t i = 1; i < expected.size(); ++i) {
+    const auto moved = static_cast<std::size_t>(row().differentiable[i - 1]);
+    auto [y, backprop] = pullback(
+        [&](const Tensor& x) {
+          Tensors all = in;
+          all[moved] = x;
+          return row().call(all);
+        },
+        in[moved]);
+    Generator generator(5);
+    expect_close(backprop(randn(y.shape(), generator, {.dtype = f64})), ref_of(expected[i]), 100, epsilon_of(f64));
+  }
 }
 
 TEST_P(Op, EmptyInputsHaveEmptyGradients) {

@@ -1,0 +1,56 @@
+#pragma once
+
+// Private to ops/: what a CustomOp is inside.
+
+#include <atomic>
+
+#include "reel/core/user_kernel.h"
+#include "reel/ops/custom_op.h"
+
+namespace reel::detail {
+
+struct CustomOpState {
+  const char* name;  // interned: the tape keeps it longer than the op may live
+  bool check;
+  std::atomic<bool> checked[2] = {false, false};  // by DeviceType
+
+  CpuLoop cpu;
+  UserKernel kernel;
+  bool has_cuda = false;
+  std::vector<std::function<CustomOutput(const Inputs&)>> outputs;
+
+  CustomSpread spread = CustomSpread::element;
+  int spread_input = 0, threads = 256;
+  std::function<KernelGrid(const Inputs&)> grid;
+  std::function<std::int64_t(const Inputs&, DType)> shared_bytes;
+
+  std::shared_ptr<CustomOpState> backward_op;
+  std::function<Tensors(const CustomBackward&)> backward_function;
+};
+
+/// A call from its arguments. Throws Error, DTypeError, DeviceError unless they go together.
+CustomCall custom_call(const CustomOpState& op, std::span<const CustomArgument> arguments, SourceLocation where);
+
+/// DeviceError unless the op has code for the device.
+void require_twin(const CustomOpState& op, Device device, SourceLocation where);
+
+/// Computes call.outputs, which are like `like` if no rule says otherwise, and gives the offsets of those that are Ragged.
+/// Unrecorded. `poison`: outputs are NaN before, so that what is not written shows.
+CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call, const Tensors& like, bool poison);
+
+/// compute(), put on the tape.
+CustomResults run(const std::shared_ptr<CustomOpState>& op, CustomCall call, const Tensors& like, bool poison = false);
+
+/// Launches the op's kernel on call's inputs and outputs, which are contiguous.
+void launch_custom(const CustomOpState& op, const CustomCall& call);
+
+/// The check of the first call: see CustomOp::check.
+void check_custom(const std::shared_ptr<CustomOpState>& op, const CustomCall& call);
+
+/// `op` on `device` as a function of its floating inputs on the CPU, at the other inputs and numbers of `call`: the floating
+/// outputs on the CPU, flat and one behind the other.
+std::function<Tensor(const Tensors&)> joined_outputs(const std::shared_ptr<CustomOpState>& op, const CustomCall& call,
+                                                     Device device);
+Tensors floating_of(const Tensors& tensors);
+
+}  // namespace reel::detail
