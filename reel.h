@@ -1,6 +1,7 @@
 #pragma once
 
 /// All of Reel.
+#include "reel/core/checkpoint.h"
 #include "reel/core/device.h"
 #include "reel/core/dtype.h"
 #include "reel/core/error.h"
@@ -51,6 +52,7 @@
 #include "reel/ops/gradcheck.h"
 #include "reel/ops/hashing.h"
 #include "reel/ops/index.h"
+#include "reel/ops/jacobian.h"
 #include "reel/ops/linalg.h"
 #include "reel/ops/logical.h"
 #include "reel/ops/losses.h"

@@ -45,6 +45,7 @@ class REEL_API Gradients {
 
  private:
   friend class Sweep;
+  friend struct Recompute;
   Gradients(Sweep& sweep, const Node& node) : sweep_(sweep), node_(node) {}
   Sweep& sweep_;
   const Node& node_;

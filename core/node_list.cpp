@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "reel/core/error.h"
 #include "reel/core/memory.h"
@@ -106,10 +107,17 @@ void NodeList::release(Node& node) {
   node.released = true;
   if (node.destroy != nullptr) node.destroy(node.callback);
   for (int i = 0; i < node.edge_count; ++i)
-    if (node.edges[i].tensor != nullptr) detail::release(node.edges[i].tensor);
+    if (node.edges[i].tensor != nullptr) detail::release(std::exchange(node.edges[i].tensor, nullptr));
   for (int i = 0; i < node.saved_count; ++i)
     if (node.saved[i].tensor != nullptr) detail::release(node.saved[i].tensor);
   count_nodes(-1);
+}
+
+void NodeList::discard_from(std::int64_t begin) {
+  for (std::int64_t i = node_count() - 1; i >= begin; --i) {
+    release(node(i));
+    node(i).run = nullptr;
+  }
 }
 
 void NodeList::clear() {
