@@ -16,6 +16,7 @@
 #include "reel/core/tape.h"
 #include "reel/core/tensor.h"
 #include "reel/core/tensors.h"
+#include "reel/core/trace.h"
 #include "reel/nn/batches.h"
 #include "reel/nn/checkpoint.h"
 #include "reel/nn/confusion.h"

@@ -147,6 +147,9 @@ std::int64_t slot_on(const NodeList* list, const TensorState& x, const char* op,
 Node* begin_node(const char* op, SourceLocation where, const Tensor* const* inputs, std::size_t input_count,
                  const Tensor* const* outputs, std::size_t output_count, const Tensor* const* saved,
                  std::size_t saved_count, std::size_t callback_bytes) {
+  if (thread_tape.traced) [[unlikely]]
+    trace_op(op, where, inputs, input_count, outputs, output_count);
+  if (!thread_tape.recording) return nullptr;
   NodeList* list = thread_tape.list;
   if (thread_tape.strict)
     for (std::size_t i = 0; i < output_count; ++i)

@@ -10,6 +10,7 @@
 #include "reel/core/ops.h"
 #include "reel/core/scratch.h"
 #include "reel/core/tape.h"
+#include "reel/core/trace_log.h"
 
 namespace reel::detail {
 
@@ -130,6 +131,7 @@ Sweep::Sweep(const Mark& mark, const char* call, const Tensor& y, const Tensors*
 }
 
 Sweep::~Sweep() {
+  if (thread_tape.traced) trace_settle();
   const auto slots = static_cast<std::size_t>(end_ - begin_);
   for (std::size_t i = 0; i < slots; ++i) gradients_[i].~Tensor();
   host_free(gradients_, slots * sizeof(Tensor));
@@ -217,6 +219,7 @@ void Sweep::run_node(const Node& node) {
   check_versions(node);
   Gradients gradients(*this, node);
   try {
+    const BackwardTrace trace(node, gradients);
     node.run(node.callback, gradients);
     if (thread_tape.strict) check_gradients(node);
   } catch (Error& error) {
@@ -335,7 +338,12 @@ Shape Gradients::shape(int input) const {
   return edge.slot == kParameter ? edge.tensor->array.shape : sweep_.list_.slot(edge.slot).shape();
 }
 
-bool Gradients::recording() const { return taping(); }
+DType Gradients::dtype(int input) const {
+  const Edge& edge = node_.edges[input];
+  return edge.slot == kParameter ? edge.tensor->array.dtype : sweep_.list_.slot(edge.slot).dtype;
+}
+
+bool Gradients::recording() const { return thread_tape.recording; }
 
 void Gradients::check_count(std::size_t count) const {
   if (count != node_.edge_count)
