@@ -176,9 +176,10 @@ std::string table_of(const Sums& sums, std::string head, int right, int most,
     order.push_back(&entry);
     total += entry.second.weight;
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto* a, const auto* b) { return a->second.weight > b->second.weight; });
   const std::size_t count = std::min(order.size(), static_cast<std::size_t>(std::max(most, 0)));
+  for (std::size_t i = 0; i < count; ++i)  // few rows are shown: the heaviest of the rest is looked for each time
+    for (std::size_t j = i + 1; j < order.size(); ++j)
+      if (order[j]->second.weight > order[i]->second.weight) std::swap(order[i], order[j]);
   std::vector<std::string> rows{std::move(head)};
   for (std::size_t i = 0; i < count; ++i) rows.push_back(numbers(order[i]->second, total) + order[i]->first);
 
