@@ -9,6 +9,7 @@
 #include "reel/core/device.h"
 #include "reel/core/error.h"
 #include "reel/core/ops.h"
+#include "reel/core/trace_log.h"
 
 // Null unless the CUDA backend is linked in.
 extern "C" __attribute__((weak)) const reel::cuda::Library* reel_cuda_ops();
@@ -75,6 +76,8 @@ const CudaLibrary& cuda_library() {
 }  // namespace
 
 Ops& backend(Device device, SourceLocation where) {
+  if (detail::thread_tape.traced) [[unlikely]]
+    detail::trace_start();
   if (device.is_cpu()) return cpu::ops();
   const CudaLibrary& cuda = cuda_library();
   if (device.index >= 0 && device.index < cuda.devices) [[likely]]

@@ -11,6 +11,7 @@ foreach(folder core ops nn interop)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/reel FILES_MATCHING PATTERN "*.h")
 endforeach()
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES scripts/gdb/reel_printers.py DESTINATION ${CMAKE_INSTALL_DATADIR}/reel/gdb)
 
 if(REEL_CUDA)
   install(TARGETS reel_cuda EXPORT ReelCudaTargets)

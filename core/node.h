@@ -29,6 +29,7 @@ class REEL_API Gradients {
   bool needs(int input) const;
   /// The shape of an input that needs a gradient, which is also that gradient's.
   Shape shape(int input) const;
+  DType dtype(int input) const;
   /// Adds dx to the gradient of an input. Undefined: nothing. Throws ShapeError, DTypeError, DeviceError.
   void add(int input, Tensor dx);
   /// Memory of the input's gradient for a kernel to work in. If `fresh`, its contents are undefined and must be overwritten,
@@ -45,6 +46,7 @@ class REEL_API Gradients {
 
  private:
   friend class Sweep;
+  friend struct Recompute;
   Gradients(Sweep& sweep, const Node& node) : sweep_(sweep), node_(node) {}
   Sweep& sweep_;
   const Node& node_;
@@ -88,13 +90,15 @@ struct Mark {
 // Plain thread-local data, reached without a call.
 struct ThreadTape {
   bool recording = false;    // a tape is alive, not paused
+  bool traced = false;       // a Trace is alive
   bool strict = false;       // check_finite
   NodeList* list = nullptr;  // what is recorded to
 };
 #define REEL_FAST_TLS __attribute__((tls_model("initial-exec")))
 extern REEL_API thread_local constinit ThreadTape thread_tape REEL_FAST_TLS;
 
-inline bool taping() { return thread_tape.recording; }
+/// Somebody wants to know of each op: the tape or a Trace.
+inline bool taping() { return thread_tape.recording | thread_tape.traced; }
 
 class Pause {
  public:
@@ -106,6 +110,16 @@ class Pause {
  private:
   bool before_;
 };
+
+/// Tells the living Trace that an op has ended; it began with the first use of a backend since the last one.
+REEL_API void trace_op(const char* op, SourceLocation where, const Tensor* const* inputs, std::size_t input_count,
+                       const Tensor* const* outputs, std::size_t output_count);
+/// The same for ops that have no gradient and are never recorded.
+inline void ran(const char* op, SourceLocation where, std::initializer_list<const Tensor*> inputs, const Tensor& y) {
+  const Tensor* output = &y;
+  if (thread_tape.traced) [[unlikely]]
+    trace_op(op, where, inputs.begin(), inputs.size(), &output, 1);
+}
 
 /// Begins a node if one of the inputs is tracked, else returns null; the callback is then constructed at node->callback.
 REEL_API Node* begin_node(const char* op, SourceLocation where, const Tensor* const* inputs, std::size_t input_count,

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "reel/core/error.h"
 #include "reel/core/memory.h"
@@ -106,10 +107,17 @@ void NodeList::release(Node& node) {
   node.released = true;
   if (node.destroy != nullptr) node.destroy(node.callback);
   for (int i = 0; i < node.edge_count; ++i)
-    if (node.edges[i].tensor != nullptr) detail::release(node.edges[i].tensor);
+    if (node.edges[i].tensor != nullptr) detail::release(std::exchange(node.edges[i].tensor, nullptr));
   for (int i = 0; i < node.saved_count; ++i)
     if (node.saved[i].tensor != nullptr) detail::release(node.saved[i].tensor);
   count_nodes(-1);
+}
+
+void NodeList::discard_from(std::int64_t begin) {
+  for (std::int64_t i = node_count() - 1; i >= begin; --i) {
+    release(node(i));
+    node(i).run = nullptr;
+  }
 }
 
 void NodeList::clear() {
@@ -139,6 +147,9 @@ std::int64_t slot_on(const NodeList* list, const TensorState& x, const char* op,
 Node* begin_node(const char* op, SourceLocation where, const Tensor* const* inputs, std::size_t input_count,
                  const Tensor* const* outputs, std::size_t output_count, const Tensor* const* saved,
                  std::size_t saved_count, std::size_t callback_bytes) {
+  if (thread_tape.traced) [[unlikely]]
+    trace_op(op, where, inputs, input_count, outputs, output_count);
+  if (!thread_tape.recording) return nullptr;
   NodeList* list = thread_tape.list;
   if (thread_tape.strict)
     for (std::size_t i = 0; i < output_count; ++i)

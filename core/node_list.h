@@ -47,6 +47,8 @@ class NodeList {
                std::size_t output_count);
   /// Drops what the callback and the node hold.
   static void release(Node& node);
+  /// The same for all nodes from `begin` on, whose results were computed only to be computed again (checkpoint).
+  void discard_from(std::int64_t begin);
   /// Releases all nodes, newest first, and forgets them.
   void clear();
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,8 @@
 #include "reel/core/tensor.h"
 
 namespace reel {
+
+class Parameter;
 
 namespace detail {
 
@@ -24,7 +27,7 @@ struct FlatBuffer {
   std::mutex mutex;                      // held where sweeps of several threads meet: as they begin and end
 };
 
-struct ParameterState {
+struct ParameterState : std::enable_shared_from_this<ParameterState> {
   Tensor value;
   std::string name;
   std::string group;
@@ -33,6 +36,7 @@ struct ParameterState {
   std::shared_ptr<FlatBuffer> home;
   std::size_t index = 0;    // home->members[index] == this
   std::int64_t offset = 0;  // in elements
+  std::function<void(Parameter&)> gradient_hook;
 
   explicit ParameterState(Tensor initial);
   ~ParameterState();
@@ -86,6 +90,9 @@ class REEL_API Parameter {
   /// Replaces the gradient (shape, dtype and device of the value). Throws ShapeError, DTypeError, DeviceError.
   void set_gradient(const Tensor& gradient, SourceLocation where = SourceLocation::current());
   void clear_gradient();
+  /// Calls hook(parameter) at the end of each sweep that reached this parameter, when its gradient is complete; the hook may
+  /// read or set it. One per parameter: another replaces it, {} removes it. Not copied by nn::clone.
+  void on_gradient(std::function<void(Parameter&)> hook) { state_->gradient_hook = std::move(hook); }
 
   /// Overwrites the value. Throws ShapeError, VersionError.
   void set_value(const Tensor& value, SourceLocation where = SourceLocation::current());
@@ -101,6 +108,7 @@ class REEL_API Parameter {
 
   bool operator==(const Parameter& other) const { return state_ == other.state_; }
   const std::shared_ptr<detail::ParameterState>& state() const { return state_; }
+  explicit Parameter(std::shared_ptr<detail::ParameterState> state) : state_(std::move(state)) {}
 
  private:
   std::shared_ptr<detail::ParameterState> state_;

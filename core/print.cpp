@@ -1,9 +1,13 @@
-// Printing as numpy does it: nested brackets, columns aligned, large tensors summarised by their edges.
+// Printing as numpy does it, with numpy's default options: nested brackets, columns aligned, as few digits as tell the numbers
+// apart and at most 8 of a fraction, lines of 75 characters, large tensors summarised by their edges.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <ostream>
 #include <sstream>
+#include <vector>
 
 #include "reel/core/ragged.h"
 #include "reel/core/tensor.h"
@@ -14,44 +18,62 @@ namespace {
 
 constexpr std::int64_t kSummarise = 1000;  // elements
 constexpr std::int64_t kEdge = 3;          // shown at each end when summarised
+constexpr std::size_t kLine = 75;          // characters
+constexpr std::size_t kDigits = 8;         // of a fraction
 
-struct Layout {
-  Shape shape;
-  bool summarise = false;
+using Texts = std::vector<std::string>;
 
-  bool hidden(int axis, std::int64_t i) const {
-    return summarise && shape[axis] > 2 * kEdge && i >= kEdge && i < shape[axis] - kEdge;
-  }
-};
+bool hidden(bool summarise, std::int64_t count, std::int64_t i) {
+  return summarise && count > 2 * kEdge && i >= kEdge && i < count - kEdge;
+}
 
 // The flat positions that are shown, in order.
-void shown(const Layout& layout, int axis, std::int64_t flat, std::vector<std::int64_t>& positions) {
-  if (axis == layout.shape.rank()) {
+void shown(const Shape& shape, bool summarise, int axis, std::int64_t flat, std::vector<std::int64_t>& positions) {
+  if (axis == shape.rank()) {
     positions.push_back(flat);
     return;
   }
-  for (std::int64_t i = 0; i < layout.shape[axis]; ++i)
-    if (!layout.hidden(axis, i)) shown(layout, axis + 1, flat * layout.shape[axis] + i, positions);
+  for (std::int64_t i = 0; i < shape[axis]; ++i)
+    if (!hidden(summarise, shape[axis], i)) shown(shape, summarise, axis + 1, flat * shape[axis] + i, positions);
 }
 
-std::string trimmed(double value, int digits, bool scientific) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
-  char text[64];
-  std::snprintf(text, sizeof text, scientific ? "%.*e" : "%.*f", digits, value);
-  return text;
+// --- numbers ----------------------------------------------------------------------------------------------------------
+
+// The shortest text that reads back as the same number of its type; an f32's is shorter than that of the equal f64.
+std::string shortest(double value, DType dtype, std::chars_format format) {
+  char text[400];
+  const std::to_chars_result end = dtype == f32
+                                       ? std::to_chars(text, text + sizeof text, static_cast<float>(value), format)
+                                       : std::to_chars(text, text + sizeof text, value, format);
+  return {text, end.ptr};
 }
 
-int decimals_needed(double value, int most, bool scientific) {
-  if (!std::isfinite(value)) return 0;
-  std::string text = trimmed(value, most, scientific);
-  const std::size_t exponent = std::min(text.find('e'), text.size());
-  std::size_t end = exponent;
-  while (end > 0 && text[end - 1] == '0') --end;
-  return static_cast<int>(end - text.find('.') - 1);
+// A number in parts: "-12." "5" "", or "-1." "25" "e+10".
+struct Parts {
+  std::string whole, fraction, exponent;
+};
+
+Parts parts_of(double value, DType dtype, bool scientific) {
+  std::string text = shortest(value, dtype, scientific ? std::chars_format::scientific : std::chars_format::fixed);
+  const auto cut = [&] {
+    const std::size_t exponent = std::min(text.find('e'), text.size());
+    const std::size_t point = std::min(text.find('.'), exponent);
+    const std::size_t fraction = std::min(point + 1, exponent);
+    return Parts{text.substr(0, point) + ".", text.substr(fraction, exponent - fraction), text.substr(exponent)};
+  };
+  Parts parts = cut();
+  if (parts.fraction.size() <= kDigits) return parts;
+  char rounded[400];
+  std::snprintf(rounded, sizeof rounded, scientific ? "%.8e" : "%.8f", value);
+  text = rounded;
+  parts = cut();
+  parts.fraction.erase(parts.fraction.find_last_not_of('0') + 1);
+  return parts;
 }
 
-std::vector<std::string> formatted(const std::vector<double>& values) {
+const char* not_finite(double value) { return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf"; }
+
+Texts formatted(const std::vector<double>& values, DType dtype) {
   double largest = 0, smallest = INFINITY;
   for (const double value : values) {
     const double size = std::abs(value);
@@ -59,88 +81,124 @@ std::vector<std::string> formatted(const std::vector<double>& values) {
     largest = std::max(largest, size);
     smallest = std::min(smallest, size);
   }
-  const bool scientific =
-      largest >= 1e8 || (largest > 0 && smallest < 1e-4) || (largest > 0 && largest / smallest > 1e6);
-  int digits = 0;
-  for (const double value : values) digits = std::max(digits, decimals_needed(value, scientific ? 4 : 6, scientific));
-  std::vector<std::string> texts;
+  const bool scientific = largest >= 1e8 || (largest > 0 && (smallest < 1e-4 || largest / smallest > 1000));
+  std::vector<Parts> all;
+  std::size_t fraction = 0;
   for (const double value : values) {
-    std::string text = trimmed(value, digits, scientific);
-    if (std::isfinite(value) && digits == 0 && !scientific) text += '.';
-    if (std::isfinite(value) && !scientific)  // zeros behind the last digit of each are left blank
-      for (std::size_t i = text.size(); i-- > 0 && text[i] == '0' && text.find('.') < i;) text[i] = ' ';
-    texts.push_back(std::move(text));
+    all.push_back(std::isfinite(value) ? parts_of(value, dtype, scientific) : Parts{});
+    fraction = std::max(fraction, all.back().fraction.size());
+  }
+  Texts texts;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Parts& parts = all[i];
+    const std::string padding(fraction - parts.fraction.size(), scientific ? '0' : ' ');
+    texts.push_back(std::isfinite(values[i]) ? parts.whole + parts.fraction + padding + parts.exponent
+                                             : not_finite(values[i]));
   }
   return texts;
 }
 
+// A number that stands alone shows all its digits, as Python's floats do.
+std::string scalar_text(double value, DType dtype) {
+  if (!std::isfinite(value)) return not_finite(value);
+  const double size = std::abs(value);
+  if (size != 0 && (size < 1e-4 || size >= (dtype == f32 ? 1e6 : 1e16)))
+    return shortest(value, dtype, std::chars_format::scientific);
+  const std::string text = shortest(value, dtype, std::chars_format::fixed);
+  return text.find('.') == std::string::npos ? text + ".0" : text;
+}
+
+// --- layout -----------------------------------------------------------------------------------------------------------
+
 class Printer {
  public:
-  Printer(std::ostream& out, const Layout& layout, const std::vector<std::string>& texts, int indent)
-      : out_(out), layout_(layout), texts_(texts), indent_(indent) {
-    for (const std::string& text : texts) width_ = std::max(width_, text.size());
+  Printer(std::ostream& out, const Shape& shape, bool summarise, Texts texts, std::size_t indent)
+      : out_(out), shape_(shape), summarise_(summarise), texts_(std::move(texts)), indent_(indent) {
+    for (const std::string& text : texts_) width_ = std::max(width_, text.size());
   }
 
   void print(int axis = 0) {
-    if (axis == layout_.shape.rank()) {
-      const std::string& text = texts_[next_++];
-      out_ << std::string(width_ - text.size(), ' ') << text;
-      return;
-    }
+    if (axis == shape_.rank() - 1) return print_row();
+    const auto separate = [&] {
+      out_ << std::string(static_cast<std::size_t>(shape_.rank() - axis - 1), '\n') << std::string(inset(axis), ' ');
+    };
     out_ << '[';
-    bool first = true;
-    for (std::int64_t i = 0; i < layout_.shape[axis]; ++i) {
-      if (layout_.hidden(axis, i)) {
-        if (i == kEdge) {
-          separate(axis);
-          out_ << "...";
-        }
-        continue;
-      }
-      if (!first) separate(axis);
-      first = false;
-      print(axis + 1);
+    for (std::int64_t i = 0; i < shape_[axis]; ++i) {
+      const bool left_out = hidden(summarise_, shape_[axis], i);
+      if (left_out && i > kEdge) continue;
+      if (i > 0) separate();
+      if (left_out) out_ << "...";
+      else print(axis + 1);
     }
     out_ << ']';
   }
 
  private:
-  void separate(int axis) {
-    const int inner = layout_.shape.rank() - axis - 1;
-    if (inner == 0) {
-      out_ << ' ';
-      return;
+  std::size_t inset(int axis) const { return indent_ + static_cast<std::size_t>(axis) + 1; }
+
+  // Words are put on a line while there is room for them and all the brackets that may follow.
+  void print_row() {
+    const int axis = shape_.rank() - 1;
+    const std::size_t room = kLine - static_cast<std::size_t>(shape_.rank());
+    std::size_t used = inset(axis);
+    out_ << '[';
+    for (std::int64_t i = 0; i < shape_[axis]; ++i) {
+      const bool left_out = hidden(summarise_, shape_[axis], i);
+      if (left_out && i > kEdge) continue;
+      const std::string& text = left_out ? kDots : texts_[next_++];
+      const std::size_t length = left_out ? text.size() : width_;
+      if (i > 0 && used + 1 + length > room) {
+        out_ << '\n' << std::string(inset(axis), ' ');
+        used = inset(axis);
+      } else if (i > 0) {
+        out_ << ' ';
+        ++used;
+      }
+      out_ << std::string(length - text.size(), ' ') << text;
+      used += length;
     }
-    out_ << std::string(static_cast<std::size_t>(inner), '\n')
-         << std::string(static_cast<std::size_t>(indent_ + axis + 1), ' ');
+    out_ << ']';
   }
 
+  inline static const std::string kDots = "...";
   std::ostream& out_;
-  const Layout& layout_;
-  const std::vector<std::string>& texts_;
-  int indent_;
+  const Shape& shape_;
+  bool summarise_;
+  Texts texts_;
+  std::size_t indent_;
   std::size_t width_ = 0;
   std::size_t next_ = 0;
 };
 
-void print_tensor(std::ostream& out, const Tensor& x, int indent) {
-  const Layout layout{x.shape(), x.size() > kSummarise};
+std::string integer_text(std::int64_t value, DType dtype) {
+  return dtype != bool8 ? std::to_string(value) : value != 0 ? "True" : "False";
+}
+
+void print_tensor(std::ostream& out, const Tensor& x, std::size_t indent) {
+  if (x.rank() == 0) {
+    out << (is_floating(x.dtype()) ? scalar_text(x.item(), x.dtype())
+                                   : integer_text(x.item<std::int64_t>(), x.dtype()));
+    return;
+  }
+  if (x.size() == 0) {
+    out << "[]";
+    return;
+  }
+  const bool summarise = x.size() > kSummarise;
   std::vector<std::int64_t> positions;
-  shown(layout, 0, 0, positions);
-  std::vector<std::string> texts;
+  shown(x.shape(), summarise, 0, 0, positions);
+  Texts texts;
   if (is_floating(x.dtype())) {
     const std::vector<double> all = x.to_vector<double>();
     std::vector<double> values;
     for (const std::int64_t position : positions) values.push_back(all[static_cast<std::size_t>(position)]);
-    texts = formatted(values);
+    texts = formatted(values, x.dtype());
   } else {
     const std::vector<std::int64_t> all = x.to_vector<std::int64_t>();
-    for (const std::int64_t position : positions) {
-      const std::int64_t value = all[static_cast<std::size_t>(position)];
-      texts.push_back(x.dtype() != bool8 ? std::to_string(value) : value != 0 ? "True" : "False");
-    }
+    for (const std::int64_t position : positions)
+      texts.push_back(integer_text(all[static_cast<std::size_t>(position)], x.dtype()));
   }
-  Printer(out, layout, texts, indent).print();
+  Printer(out, x.shape(), summarise, std::move(texts), indent).print();
 }
 
 }  // namespace
@@ -154,11 +212,18 @@ std::ostream& operator<<(std::ostream& out, const Tensor& x) {
 }
 
 std::ostream& operator<<(std::ostream& out, const Ragged& x) {
-  if (!x.values().defined()) return out << "undefined";
+  const Tensor& values = x.values();
+  if (!values.defined()) return out << "undefined";
+  const bool summarise = values.size() > kSummarise || x.count() > kSummarise;
   out << "Ragged[";
   for (std::int64_t i = 0; i < x.count(); ++i) {
+    const bool left_out = hidden(summarise, x.count(), i);
+    if (left_out && i > kEdge) continue;
     if (i > 0) out << ",\n       ";
-    const Tensor& values = x.values();
+    if (left_out) {
+      out << "...";
+      continue;
+    }
     Shape shape = values.shape();
     shape[0] = x.length(i);
     const std::int64_t offset = x.offsets().span()[static_cast<std::size_t>(i)] * values.stride(0);

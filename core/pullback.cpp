@@ -10,7 +10,7 @@ namespace reel::detail {
 
 PullbackRange::PullbackRange() {
   before_ = thread_tape.list;
-  if (!taping()) {
+  if (!thread_tape.recording) {
     own_ = open_ = true;
     NodeList* list = NodeList::acquire();
     list->live_tapes = 1;  // a Tape inside f is an inner one: its end must not empty the list

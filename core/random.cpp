@@ -4,6 +4,7 @@
 #include <string>
 
 #include "reel/core/error.h"
+#include "reel/core/random_scope.h"
 #include "reel/core/scalar/philox.h"
 
 namespace reel {
@@ -53,7 +54,29 @@ void set_random_state(const PhiloxState& state) {
 
 namespace detail {
 
+namespace {
+thread_local constinit RandomScope* random_scope = nullptr;
+}
+
+RandomScope::RandomScope(RandomPlaces& places, bool repeat) : places_(places), repeat_(repeat), outer_(random_scope) {
+  random_scope = this;
+}
+RandomScope::~RandomScope() { random_scope = outer_; }
+
+PhiloxState RandomScope::take(std::int64_t count, DType dtype) {
+  if (repeat_) {
+    if (next_ == places_.size())
+      throw Error("checkpoint: f must draw the same random numbers when it is called again, got more calls");
+    return places_[next_++];
+  }
+  random_scope = outer_;
+  places_.push_back(take_random(count, dtype));
+  random_scope = this;
+  return places_.back();
+}
+
 PhiloxState take_random(std::int64_t count, DType dtype) {
+  if (random_scope != nullptr) return random_scope->take(count, dtype);
   const std::lock_guard lock(process().mutex);
   return process().generator.take(count, dtype);
 }

@@ -10,6 +10,7 @@
 #include "reel/core/ops.h"
 #include "reel/core/scratch.h"
 #include "reel/core/tape.h"
+#include "reel/core/trace_log.h"
 
 namespace reel::detail {
 
@@ -85,6 +86,17 @@ void ParameterSink::commit() {
   }
 }
 
+void ParameterSink::call_hooks() const {
+  const auto* reached = reached_.array().as<std::uint8_t>();
+  for (std::size_t i = 0; i < home_->members.size(); ++i) {
+    ParameterState* state = home_->members[i];
+    if (state == nullptr || reached[i] == 0 || !state->gradient_hook) continue;
+    Parameter parameter(state->shared_from_this());
+    const auto hook = state->gradient_hook;  // it may put another in its place
+    hook(parameter);
+  }
+}
+
 // --- the sweep --------------------------------------------------------------------------------------------------------
 
 Sweep::Sweep(const Mark& mark, const char* call, const Tensor& y, const Tensors* wanted, SweepOptions options,
@@ -119,6 +131,7 @@ Sweep::Sweep(const Mark& mark, const char* call, const Tensor& y, const Tensors*
 }
 
 Sweep::~Sweep() {
+  if (thread_tape.traced) trace_settle();
   const auto slots = static_cast<std::size_t>(end_ - begin_);
   for (std::size_t i = 0; i < slots; ++i) gradients_[i].~Tensor();
   host_free(gradients_, slots * sizeof(Tensor));
@@ -163,7 +176,8 @@ void Sweep::mark() {
 bool Sweep::needs(const Edge& edge) const {
   if (edge.slot >= begin_) return (flags(edge.slot) & kNeeded) != 0;
   if (edge.slot == kConstant) return false;
-  if (edge.slot == kParameter && parameters_ && is_trainable(*edge.tensor)) return true;
+  if (edge.slot == kParameter && parameters_ && (edge.tensor == nullptr || is_trainable(*edge.tensor)))
+    return true;  // null: of a node that was released, as run_node will say
   for (const Outside& outside : outside_)
     if (outside.slot == edge.slot && outside.parameter == edge.tensor) return true;
   return false;
@@ -193,6 +207,11 @@ void Sweep::run_node(const Node& node) {
   bool inputs_needed = false;
   for (int e = 0; e < node.edge_count; ++e) inputs_needed = inputs_needed || needs(node.edges[e]);
   if (!inputs_needed) return;  // wanted itself, but nothing behind it
+  if (node.run == nullptr)
+    throw Error(std::string(call_) +
+                    ": what is computed inside checkpoint has no callbacks: use what it returns, got " +
+                    described(node),
+                where_);
   if (node.released)
     throw Error(std::string(call_) + ": this tape has been swept before, and " + described(node) +
                     " has released its callback; pass {.keep = true} to the earlier sweep to sweep several times",
@@ -200,6 +219,7 @@ void Sweep::run_node(const Node& node) {
   check_versions(node);
   Gradients gradients(*this, node);
   try {
+    const BackwardTrace trace(node, gradients);
     node.run(node.callback, gradients);
     if (thread_tape.strict) check_gradients(node);
   } catch (Error& error) {
@@ -282,6 +302,7 @@ ParameterSink& Sweep::sink(ParameterState& parameter) {
 
 void Sweep::commit() {
   for (SinkLink* link = sinks_; link != nullptr; link = link->next) link->sink.commit();
+  for (SinkLink* link = sinks_; link != nullptr; link = link->next) link->sink.call_hooks();
 }
 
 Tensor Sweep::result(std::size_t i) const {
@@ -317,7 +338,12 @@ Shape Gradients::shape(int input) const {
   return edge.slot == kParameter ? edge.tensor->array.shape : sweep_.list_.slot(edge.slot).shape();
 }
 
-bool Gradients::recording() const { return taping(); }
+DType Gradients::dtype(int input) const {
+  const Edge& edge = node_.edges[input];
+  return edge.slot == kParameter ? edge.tensor->array.dtype : sweep_.list_.slot(edge.slot).dtype;
+}
+
+bool Gradients::recording() const { return thread_tape.recording; }
 
 void Gradients::check_count(std::size_t count) const {
   if (count != node_.edge_count)

@@ -25,6 +25,8 @@ class ParameterSink {
   /// The parameter's part of the spare buffer; `fresh` if nothing was written to it yet.
   Gradients::Destination destination(const ParameterState& parameter);
   void commit();
+  /// Those of the parameters that were reached.
+  void call_hooks() const;
 
  private:
   std::shared_ptr<FlatBuffer> home_;
@@ -45,6 +47,10 @@ class Sweep {
 
   /// Gradients go to the trainable parameters too, although others are wanted.
   void include_parameters() { parameters_ = true; }
+  /// The gradient of this edge, which leads out of the range, is wanted; taken(i) gives it for the i-th one, or an undefined
+  /// tensor if none arrived.
+  void want(const Edge& edge) { outside_.push_back({edge.slot, edge.tensor, {}}); }
+  const Tensor& taken(std::size_t i) const { return outside_[i].gradient; }
   void run(Tensor dy);
   /// Parameters' gradients take effect.
   void commit();
@@ -53,6 +59,7 @@ class Sweep {
 
  private:
   friend class Gradients;
+  friend struct Recompute;
   static constexpr std::uint8_t kNeeded = 1, kWanted = 2;
   struct SinkLink {  // from the tensors' cache, as a vector's elements would not be
     ParameterSink sink;

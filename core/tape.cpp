@@ -116,7 +116,7 @@ Tensors Tape::gradient(const Tensor& y, const Tensor& dy, const Tensors& xs, Swe
 }
 
 bool is_tracked(const Tensor& x) {
-  if (!detail::taping() || !x.defined()) return false;
+  if (!is_recording() || !x.defined()) return false;
   return detail::is_trainable(*x.state()) ||
          detail::slot_on(thread_tape.list, *x.state(), "is_tracked", {}) != detail::kConstant;
 }

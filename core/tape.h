@@ -158,7 +158,7 @@ Tensor record(const char* op, const Tensors& inputs, const Tensor& output, const
 }
 
 /// True while ops on tracked tensors are recorded in this thread.
-inline bool is_recording() { return detail::taping(); }
+inline bool is_recording() { return detail::thread_tape.recording; }
 /// True if this thread's tape would record an op on x.
 REEL_API bool is_tracked(const Tensor& x);
 

@@ -7,6 +7,7 @@
 #include "reel/core/ops.h"
 #include "reel/core/scratch.h"
 #include "reel/core/tape.h"
+#include "reel/core/trace_log.h"
 
 namespace reel {
 
@@ -92,6 +93,8 @@ namespace detail {
 
 void destroy(TensorState* state) noexcept {
   count_tensors(-1);
+  if (state->traced) [[unlikely]]
+    trace_destroyed(state);
   if (state->owner != nullptr) {
     release(state->owner);
   } else if (state->release != nullptr) {
@@ -193,6 +196,8 @@ Tensor empty(const Shape& shape, TensorOptions options, SourceLocation where) {
     array.data = detail::host_allocate(bytes);
     state->block_bytes = static_cast<std::int64_t>(bytes);
   }
+  if (detail::thread_tape.traced) [[unlikely]]
+    detail::trace_created(state, where);
   return x;
 }
 
@@ -245,6 +250,7 @@ void Tensor::read_all(void* values, DType dtype) const {
   const Tensor host = detail::transferred(converted, Device::cpu());
   Tensor target = from_memory(values, shape(), dtype);
   backend(Device::cpu()).copy(host.array(), target.array());
+  detail::ran("read", {}, {this}, target);
 }
 
 const void* Tensor::readable(DType dtype, SourceLocation where) const {
@@ -274,6 +280,7 @@ void Tensor::fill_(Scalar value, SourceLocation where) {
   check_writable("fill_", *this, where);
   note_write("fill_", where);
   backend(device()).fill(array(), value);
+  detail::ran("fill_", where, {}, *this);
 }
 
 void Tensor::copy_(const Tensor& source, SourceLocation where) {
@@ -286,6 +293,7 @@ void Tensor::copy_(const Tensor& source, SourceLocation where) {
   // The source may be a view of the same memory.
   if (&from.state()->version_root() == &state_->version_root()) from = detail::copied(from, from.dtype());
   backend(device()).copy(from.array(), array());
+  detail::ran("copy_", where, {&source}, *this);
 }
 
 }  // namespace reel

@@ -30,6 +30,7 @@ struct TensorState {
   Array array;
   TensorState* owner = nullptr;              // whose memory this is, if not its own; one reference
   bool own_version = true;                   // false for views
+  bool traced = false;                       // a Trace knows who made it
   std::int64_t block_bytes = 0;              // > 0: array.data is a block of the device's allocator
   void (*release)(void* context) = nullptr;  // for memory that came from outside
   void* release_context = nullptr;

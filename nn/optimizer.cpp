@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "reel/core/error.h"
+#include "reel/core/node.h"
 #include "reel/nn/flat.h"
 #include "reel/ops/create.h"
 
@@ -116,6 +117,7 @@ void Optimizer::step(SourceLocation where) {
     if (pieces_.empty()) continue;
     update(pieces_, part, stretch(part.home->values, part.low, part.high),
            stretch(part.home->gradients, part.low, part.high));
+    reel::detail::ran(call_, where, {&part.home->gradients}, part.home->values);
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (takes_part(parameters_[i])) ++counts_[i];

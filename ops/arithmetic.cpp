@@ -213,8 +213,10 @@ Tensor apply(const Arg& a, const Arg& b) {
 Tensor compare(BinaryOp op, const char* name, const Arg& a, const Arg& b) {
   const SourceLocation where = a.is_tensor() ? a.where() : b.where();
   check_operands(name, a, b, where);
-  return with_common(a, b, promoted(a, b),
-                     [&](const Arg& x, const Arg& y) { return computed(op, name, x, y, true, where); });
+  const Tensor y = with_common(a, b, promoted(a, b),
+                               [&](const Arg& x, const Arg& y) { return computed(op, name, x, y, true, where); });
+  detail::ran(name, where, {&(a.is_tensor() ? a : b).tensor()}, y);
+  return y;
 }
 
 }  // namespace

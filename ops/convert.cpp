@@ -14,6 +14,7 @@ Tensor cast(const Tensor& x, DType dtype, SourceLocation where) {
   Tensor y = detail::copied(x, dtype);
   if (taping() && is_floating(dtype) && is_floating(x.dtype()))
     record_op("cast", where, {&x}, y, {}, [from = x.dtype()](Gradients& g) { g.add(0, cast(g.dy(), from)); });
+  else detail::ran("cast", where, {&x}, y);
   return y;
 }
 

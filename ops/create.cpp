@@ -18,6 +18,7 @@ Tensor random(const char* op, RandomOp kind, const Shape& shape, Generator* gene
   const PhiloxState state =
       generator != nullptr ? generator->take(y.size(), y.dtype()) : detail::take_random(y.size(), y.dtype());
   backend(y.device()).random(kind, y.array(), state);
+  detail::ran(op, where, {}, y);
   return y;
 }
 
@@ -33,6 +34,7 @@ Tensor below(const Tensor& uniform, const Operand& p, DType dtype) {
 Tensor full(const Shape& shape, Scalar value, TensorOptions options, SourceLocation where) {
   Tensor y = empty(shape, options, where);
   backend(y.device()).fill(y.array(), value);
+  detail::ran("full", where, {}, y);
   return y;
 }
 
@@ -80,6 +82,7 @@ Tensor arange(std::int64_t count, TensorOptions options, SourceLocation where) {
   if (options.dtype == bool8) throw DTypeError("arange: the dtype must be a number's, got bool8", where);
   Tensor y = empty({count}, options, where);
   backend(y.device()).arange(y.array(), 0, 1);
+  detail::ran("arange", where, {}, y);
   return y;
 }
 
@@ -94,6 +97,7 @@ Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options, Sour
                 where);
   Tensor y = empty({static_cast<std::int64_t>(count)}, options, where);
   backend(y.device()).arange(y.array(), start, step);
+  detail::ran("arange", where, {}, y);
   return y;
 }
 

@@ -1,10 +1,15 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <iosfwd>
 #include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
-#include "reel/core/tensors.h"
+#include "reel/core/checkpoint.h"
+#include "reel/core/random.h"
 
 namespace reel {
 
@@ -19,41 +24,77 @@ struct GradcheckOptions {
 /// What gradcheck found. In a test: EXPECT_TRUE(report) << report;
 struct GradcheckReport {
   bool passed = true;
-  int checks = 0;          // derivatives compared
+  int checks = 0;    // derivatives compared
+  int failures = 0;  // how many of them are wrong
+  int kinks = 0;     // how many have no derivative: there the analytic value lies between the slopes of both sides
   double worst_error = 0;  // relative, over all checks
   std::string worst;       // where, with the analytic and the numeric value
+  std::string kink;        // where the first one is, with the three values
   explicit operator bool() const { return passed; }
 };
 REEL_API std::ostream& operator<<(std::ostream& out, const GradcheckReport& report);
 
-/// Compares the derivatives that the tape gives for f with central differences. The inputs are f64; f is called often and must
-/// be a function of them alone. The output's gradient is random, since the sum of an output may be constant (softmax).
-/// Throws DTypeError unless all inputs are f64, and whatever f throws.
-REEL_API GradcheckReport gradcheck(const std::function<Tensor(const Tensors&)>& f, const Tensors& inputs,
-                                   const GradcheckOptions& options = {},
-                                   SourceLocation where = SourceLocation::current());
+namespace detail {
 
-/// The same for functions that take their tensors one by one.
+/// Tensors to tensors; the shells of Ragged and of tuples are put on and taken off by the templates below.
+using TensorsFunction = std::function<Tensors(const Tensors&)>;
+
+/// A normal random tensor like each of those that are f32 or f64.
+Tensors random_like(const Tensors& xs, Generator& generator);
+
+REEL_API GradcheckReport gradcheck(const TensorsFunction& f, const Tensors& inputs, const GradcheckOptions& options,
+                                   SourceLocation where);
+
+template <class Result>
+Tensors flat(const Result& result) {
+  Tensors list;
+  append_values(list, result);
+  return list;
+}
+
+// f, which takes a list or its tensors one by one.
 template <class F>
-requires(std::is_invocable_v<F, const Tensor&> && !std::is_invocable_v<F, const Tensors&>) GradcheckReport
-    gradcheck(F&& f, const Tensors& inputs, const GradcheckOptions& options = {},
-              SourceLocation where = SourceLocation::current()) {
-  return gradcheck(std::function<Tensor(const Tensors&)>([&f](const Tensors& xs) { return f(xs[0]); }), inputs, options,
-                   where);
+Tensors call_with(F& f, const Tensors& xs) {
+  if constexpr (std::is_invocable_v<F&, const Tensors&>) return flat(f(xs));
+  else if constexpr (std::is_invocable_v<F&, const Tensor&>) return flat(f(xs[0]));
+  else if constexpr (std::is_invocable_v<F&, const Tensor&, const Tensor&>) return flat(f(xs[0], xs[1]));
+  else if constexpr (std::is_invocable_v<F&, const Tensor&, const Tensor&, const Tensor&>)
+    return flat(f(xs[0], xs[1], xs[2]));
+  else return flat(f(xs[0], xs[1], xs[2], xs[3]));
+}
+// f, which takes what stands in the tuple, with other values.
+template <class F, class... Xs>
+Tensors call_with(F& f, const Tensors& values, const std::tuple<Xs...>& shells) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return flat(f(with_values(std::get<I>(shells), values[I])...));
+  }
+  (std::index_sequence_for<Xs...>());
+}
+
+}  // namespace detail
+
+/// Compares the derivatives that the tape gives for f with central differences, element by element, or in random directions
+/// if there are more than 64. f takes the inputs one by one (up to four) or as Tensors, and returns Tensor, Ragged, Tensors
+/// or a std::tuple of these. It is called often and must be a function of the inputs alone, which is checked. The outputs'
+/// gradients are random, since the sum of an output may be constant (softmax). Where f has a kink, as the differences to
+/// both sides show, any slope between them is right, and the report says so. The inputs are f64, on any device.
+/// Throws DTypeError unless they are, and whatever f and its callbacks throw.
+template <class F>
+GradcheckReport gradcheck(F&& f, const Tensors& inputs, const GradcheckOptions& options = {},
+                          SourceLocation where = SourceLocation::current()) {
+  return detail::gradcheck([&f](const Tensors& xs) { return detail::call_with(f, xs); }, inputs, options, where);
+}
+/// The same for inputs some of which are Ragged: gradcheck(f, std::tuple(ragged, weight)).
+template <class F, class... Xs>
+GradcheckReport gradcheck(F&& f, const std::tuple<Xs...>& inputs, const GradcheckOptions& options = {},
+                          SourceLocation where = SourceLocation::current()) {
+  return detail::gradcheck([&](const Tensors& xs) { return detail::call_with(f, xs, inputs); }, detail::flat(inputs),
+                           options, where);
 }
 template <class F>
-requires(std::is_invocable_v<F, const Tensor&, const Tensor&>) GradcheckReport
-    gradcheck(F&& f, const Tensors& inputs, const GradcheckOptions& options = {},
-              SourceLocation where = SourceLocation::current()) {
-  return gradcheck(std::function<Tensor(const Tensors&)>([&f](const Tensors& xs) { return f(xs[0], xs[1]); }), inputs,
-                   options, where);
-}
-template <class F>
-requires(std::is_invocable_v<F, const Tensor&, const Tensor&, const Tensor&>) GradcheckReport
-    gradcheck(F&& f, const Tensors& inputs, const GradcheckOptions& options = {},
-              SourceLocation where = SourceLocation::current()) {
-  return gradcheck(std::function<Tensor(const Tensors&)>([&f](const Tensors& xs) { return f(xs[0], xs[1], xs[2]); }),
-                   inputs, options, where);
+GradcheckReport gradcheck(F&& f, const Ragged& x, const GradcheckOptions& options = {},
+                          SourceLocation where = SourceLocation::current()) {
+  return gradcheck(std::forward<F>(f), std::tuple(x), options, where);
 }
 
 }  // namespace reel

@@ -28,6 +28,7 @@ Tensor combined(BinaryOp op, const char* name, const Tensor& a, const Tensor& b,
                right = detail::broadcast_view(cast(b, bool8), shape);
   Tensor y = empty(shape, {.dtype = bool8, .device = a.device()});
   backend(a.device()).binary(op, {.array = &left.array()}, {.array = &right.array()}, y.array());
+  detail::ran(name, where, {&a, &b}, y);
   return y;
 }
 

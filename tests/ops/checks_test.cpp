@@ -1,0 +1,247 @@
+// gradcheck, adjoint_check and compare_backends find what is planted for them, and say it so that one knows where to look.
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "reel/ops/activations.h"
+#include "reel/ops/adjoint_check.h"
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/compare_backends.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/create.h"
+#include "reel/ops/dropout.h"
+#include "reel/ops/elementwise.h"
+#include "reel/ops/gradcheck.h"
+#include "reel/ops/matmul.h"
+#include "reel/ops/ragged.h"
+#include "reel/ops/rearrange.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/scan.h"
+#include "reel/ops/softmax.h"
+#include "reel/ops/unary.h"
+#include "reel/ops/views.h"
+#include "reel/tests/expect.h"
+
+namespace reel {
+namespace {
+
+constexpr TensorOptions kDouble{.dtype = f64};
+
+Tensor vector(std::initializer_list<double> values) { return tensor(values, kDouble); }
+
+template <class Report>
+std::string text_of(const Report& report) {
+  std::ostringstream text;
+  text << report;
+  return text.str();
+}
+template <class Report>
+void expect_words(const Report& report, std::initializer_list<const char*> words) {
+  EXPECT_EQ(missing_words(text_of(report), words), "") << "are missing in: " << report;
+}
+
+// x^3 with a callback that is `factor` times what it should be.
+Tensor cube(const Tensor& x, double factor) {
+  const Tensor y = untaped([&] { return x * x * x; });
+  return record("cube", {x}, y, [x, factor](const Tensor& dy) { return factor * 3.0 * dy * x * x; });
+}
+
+TEST(Gradcheck, PassesWhatIsRight) {
+  const GradcheckReport report = gradcheck([](const Tensor& x) { return cube(x, 1); }, {vector({1, -2, 0.5})});
+  EXPECT_TRUE(report) << report;
+  EXPECT_EQ(report.checks, 6);
+  expect_words(report, {"gradcheck passed: 6 derivatives, worst relative error"});
+}
+
+TEST(Gradcheck, NamesTheElementOfAWrongSign) {
+  const auto f = [](const Tensor& a, const Tensor& b) {
+    const Tensor y = untaped([&] { return a - b; });
+    return record("sub", {a, b}, y, [](const Tensor& dy) { return Tensors{dy, dy}; });
+  };
+  const GradcheckReport report = gradcheck(f, {ones({2, 2}, kDouble), ones({2, 2}, kDouble)});
+  EXPECT_FALSE(report);
+  EXPECT_EQ(report.failures, 4);
+  expect_words(report, {"gradcheck failed: 4 of 8 derivatives are wrong", "first derivative, input 1 at [", "analytic",
+                        "numeric", "-1 times as much"});
+}
+
+TEST(Gradcheck, TellsAWrongFactor) {
+  const GradcheckReport report = gradcheck([](const Tensor& x) { return cube(x, 2); }, {vector({1, 3})});
+  expect_words(report, {"failed", "input 0 at [", ", 2 times as much"});
+}
+
+TEST(Gradcheck, FindsOneWrongElementAmongMany) {
+  const auto f = [](const Tensor& x) {
+    const Tensor y = untaped([&] { return x * x; });
+    return record("square", {x}, y, [x](const Tensor& dy) {
+      return 2.0 * dy * x * where(arange(x.size()) == 7, 1.0 + 1e-4, ones_like(x));
+    });
+  };
+  expect_words(gradcheck(f, {ones({10}, kDouble)}), {"1 of 10", "input 0 at [7]"});
+  expect_words(gradcheck(f, {ones({500}, kDouble)}, {.directions = 3}), {"failed", "random direction"});
+}
+
+TEST(Gradcheck, FindsAWrongSecondDerivative) {
+  const auto f = [](const Tensor& x) {
+    const Tensor y = untaped([&] { return x * x * x; });
+    return record("cube", {x}, y, [x](const Tensor& dy) { return 3.0 * dy * x * stop_gradient(x); });
+  };
+  expect_words(gradcheck(f, {vector({1, 2})}), {"failed", "second derivative, input 0 at [", "0.5 times as much"});
+  EXPECT_TRUE(gradcheck(f, {vector({1, 2})}, {.order = 1}));
+}
+
+TEST(Gradcheck, ReportsKinksAndAcceptsAnySlopeBetween) {
+  const GradcheckReport report = gradcheck([](const Tensor& x) { return relu(x); }, {vector({-1, 0, 2})}, {.order = 1});
+  EXPECT_TRUE(report) << report;
+  EXPECT_EQ(report.kinks, 1);
+  expect_words(report,
+               {"passed", "1 has no derivative: first derivative, input 0 at [1]: analytic 0", "a kink with slopes"});
+}
+
+TEST(Gradcheck, RefusesASlopeThatIsNotBetween) {
+  const auto f = [](const Tensor& x) {
+    const Tensor y = untaped([&] { return relu(x); });
+    return record("relu", {x}, y, [x](const Tensor& dy) { return dy * where(x == 0, -1.0, cast(x > 0, f64)); });
+  };
+  expect_words(gradcheck(f, {vector({-1, 0, 2})}, {.order = 1}),
+               {"failed: 1 of 3", "input 0 at [1]", "a kink with slopes"});
+}
+
+TEST(Gradcheck, TellsAJump) {
+  const auto f = [](const Tensor& x) {
+    const Tensor y = untaped([&] { return cast(x > 0, f64); });
+    return record("step", {x}, y, [](const Tensor& dy) { return 0.0 * dy; });
+  };
+  expect_words(gradcheck(f, {vector({0, 1})}, {.order = 1}), {"failed: 1 of 2", "input 0 at [0]", "jumps"});
+}
+
+TEST(Gradcheck, FindsAFunctionThatIsNone) {
+  const GradcheckReport report = gradcheck([](const Tensor& x) { return dropout(x, 0.5); }, {ones({20}, kDouble)});
+  EXPECT_FALSE(report);
+  expect_words(report, {"f gives other results when it is called again"});
+}
+
+TEST(Gradcheck, AGradientOfTheWrongShapeThrows) {
+  const auto f = [](const Tensor& x) {
+    return record("total", {x}, untaped([&] { return sum(x); }), [](const Tensor& dy) { return dy; });
+  };
+  EXPECT_THROW_WITH(gradcheck(f, {ones({3}, kDouble)}), ShapeError, "backward of total", "checks_test.cpp",
+                    "must have shape [3], got []");
+}
+
+TEST(Gradcheck, TakesRaggedAndSeveralResults) {
+  const Ragged x = Ragged::from_lengths(vector({0.1, -0.4, 0.8, 0.3}), {3, 0, 1});
+  EXPECT_TRUE(gradcheck([](const Ragged& r) { return softmax(r); }, x));
+  const auto f = [](const Ragged& r, const Tensor& s) { return std::tuple(r * s, sum(r * r)); };
+  const GradcheckReport report = gradcheck(f, std::tuple(x, full({}, 2, kDouble)));
+  EXPECT_TRUE(report) << report;
+  EXPECT_EQ(report.checks, 2 * 5);
+  const auto half_wrong = [](const Tensor& t) { return std::tuple(exp(t), cube(t, -1)); };
+  EXPECT_FALSE(gradcheck(half_wrong, {vector({1})}));
+}
+
+TEST(Gradcheck, AConstantAndNothingHaveNoSlope) {
+  EXPECT_TRUE(gradcheck([](const Tensor&) { return ones({2}, kDouble); }, {vector({1})}));
+  EXPECT_TRUE(gradcheck([](const Tensor& x) { return exp(x); }, {zeros({0}, kDouble)}));
+  EXPECT_THROW_WITH(gradcheck([](const Tensor& x) { return x; }, {ones({1})}), DTypeError, "f64", "got f32");
+}
+
+// --- adjoint_check --------------------------------------------------------------------------------------------------------
+
+TEST(AdjointCheck, PassesLinearOps) {
+  const Tensor m = randn({300, 200});
+  EXPECT_TRUE(adjoint_check([&](const Tensor& x) { return matmul(m, x); }, {zeros({200})}));
+  EXPECT_TRUE(adjoint_check([](const Tensor& x) { return cumsum(x, 0); }, {zeros({50}, kDouble)}));
+  const Ragged x = Ragged::from_lengths(zeros({5, 2}, kDouble), {2, 0, 3});
+  const AdjointReport report = adjoint_check([](const Ragged& r) { return mean(r); }, x);
+  EXPECT_TRUE(report) << report;
+  EXPECT_NE(report.forward, 0);
+  expect_words(report, {"adjoint_check passed: <A x, y> = ", "<x, A^T y> = "});
+}
+
+TEST(AdjointCheck, FindsWrongTransposes) {
+  const auto wrong = [](double factor) {
+    return [factor](const Tensor& x) {
+      return record("flip", {x}, untaped([&] { return flip(x, 0); }),
+                    [factor](const Tensor& dy) { return factor * flip(dy, 0); });
+    };
+  };
+  EXPECT_TRUE(adjoint_check(wrong(1), {zeros({9})}));
+  for (const double factor : {-1.0, 2.0, 1.01}) {
+    const AdjointReport report = adjoint_check(wrong(factor), {zeros({9})});
+    EXPECT_FALSE(report) << factor;
+    expect_words(report, {"failed: A^T y is not the transpose's", "relative difference"});
+  }
+  const auto unflipped = [](const Tensor& x) {
+    return record("flip", {x}, untaped([&] { return flip(x, 0); }), [](const Tensor& dy) { return dy; });
+  };
+  EXPECT_FALSE(adjoint_check(unflipped, {zeros({9}, kDouble)}));
+}
+
+TEST(AdjointCheck, ComparesAPairOfFunctions) {
+  const Tensor m = randn({4, 3}, kDouble);
+  const auto a = [&](const Tensor& x) { return matmul(m, x); };
+  const auto t = [&](const Tensor& y) { return matmul(transpose(m, 0, 1), y); };
+  EXPECT_TRUE(adjoint_check(a, t, {zeros({3}, kDouble)}));
+  EXPECT_FALSE(adjoint_check(a, [&](const Tensor& y) { return -1.0 * t(y); }, {zeros({3}, kDouble)}));
+  expect_words(adjoint_check(a, [](const Tensor& y) { return y; }, {zeros({3}, kDouble)}),
+               {"A^T y must have the shapes of x, [3], got [4]"});
+}
+
+TEST(AdjointCheck, FindsWhatIsNotLinear) {
+  const Tensor like = zeros({5}, kDouble);
+  expect_words(adjoint_check([](const Tensor& x) { return x * x; }, {like}), {"failed: A is not linear"});
+  expect_words(adjoint_check([](const Tensor& x) { return x + 1; }, {like}), {"failed: A is not linear"});
+  expect_words(adjoint_check([](const Tensor& x) { return dropout(x, 0.5); }, {like}), {"failed"});
+  expect_words(adjoint_check([](const Tensor& x) { return x > 0; }, {like}), {"A's results must be f32 or f64"});
+}
+
+// --- compare_backends -----------------------------------------------------------------------------------------------------
+
+TEST(CompareBackends, SaysThatThereIsNoGpu) {
+  const CompareReport report = compare_backends([](const Tensor& x) { return exp(x); }, {ones({3})});
+  EXPECT_TRUE(report) << report;
+  if (report.ran) return;  // there is one
+  EXPECT_EQ(report.tensors, 0);
+  expect_words(report, {"compare_backends compared nothing", "cuda"});
+}
+
+// The comparison itself, of the CPU with itself: f is told which call it is by a count.
+constexpr CompareOptions kSelf{.device = Device::cpu()};
+
+TEST(CompareBackends, ComparesResultsAndGradients) {
+  const Ragged x = Ragged::from_lengths(tensor({1, 2, 3}), {1, 2});
+  const CompareReport report =
+      compare_backends([](const Ragged& r, const Tensor& i) { return std::tuple(dropout(softmax(r), 0.5), i + 1); },
+                       std::tuple(x, arange(2)), kSelf);
+  EXPECT_TRUE(report) << report;
+  EXPECT_TRUE(report.ran);
+  EXPECT_EQ(report.tensors, 3);
+  EXPECT_EQ(report.worst_error, 0);
+}
+
+TEST(CompareBackends, NamesTheWorstElement) {
+  int calls = 0;
+  const auto f = [&calls](const Tensor& x) { return ++calls % 2 == 1 ? x : x + cast(arange(6) == 4, f32) * 0.5; };
+  const auto shaped = [&](const Tensor& x) { return reshape(f(x), {2, 3}); };
+  const CompareReport report = compare_backends(shaped, {ones({6})}, kSelf);
+  EXPECT_FALSE(report);
+  EXPECT_DOUBLE_EQ(report.worst_error, 0.5);
+  expect_words(report, {"failed: 2 tensors", "result 0 at [1, 1]: cpu 1, cpu 1.5"});
+}
+
+TEST(CompareBackends, FindsWrongGradientsNaNsAndShapes) {
+  int calls = 0;
+  const auto slope = [&calls](const Tensor& x) { return cube(x, ++calls % 2 == 1 ? 1 : -1); };
+  expect_words(compare_backends(slope, {ones({2}, kDouble)}, kSelf), {"failed", "gradient of input 0 at ["});
+  const auto nan = [&calls](const Tensor& x) { return ++calls % 2 == 1 ? log(x) : log(-x); };
+  expect_words(compare_backends(nan, {ones({2})}, kSelf), {"failed", "result 0 at [0]: cpu 0, cpu ", "nan"});
+  const auto shape = [&calls](const Tensor& x) { return ++calls % 2 == 1 ? x : sum(x); };
+  expect_words(compare_backends(shape, {ones({2})}, kSelf), {"failed", "result 0: cpu f32 [2], cpu f32 []"});
+  const auto both_nan = [](const Tensor& x) { return log(-x); };
+  EXPECT_TRUE(compare_backends(both_nan, {ones({2})}, kSelf));
+}
+
+}  // namespace
+}  // namespace reel

@@ -1,0 +1,94 @@
+#include "reel/ops/jacobian.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "reel/core/parameter.h"
+#include "reel/ops/matmul.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/unary.h"
+#include "reel/tests/expect.h"
+
+namespace reel {
+namespace {
+
+Tensor vector(std::initializer_list<double> values) { return tensor(values, {.dtype = f64}); }
+std::vector<double> values(const Tensor& x) { return x.to_vector<double>(); }
+
+TEST(Jacobian, OfALinearMapIsItsMatrix) {
+  const Tensor a = tensor({1, 2, 3, 4, 5, 6}, {2, 3}, {.dtype = f64});
+  const Tensor j = jacobian([&](const Tensor& x) { return matmul(a, x); }, vector({7, 8, 9}));
+  EXPECT_EQ(j.shape(), (Shape{2, 3}));
+  EXPECT_EQ(values(j), values(a));
+}
+
+TEST(Jacobian, HasTheShapesOfResultAndArgument) {
+  const Tensor x = tensor({1, 2, 3, 4, 5, 6}, {3, 2}, {.dtype = f64});
+  const Tensor j = jacobian([](const Tensor& t) { return sum(t * t, 0); }, x);
+  ASSERT_EQ(j.shape(), (Shape{2, 3, 2}));
+  EXPECT_EQ(values(j), (std::vector<double>{2, 0, 6, 0, 10, 0, 0, 4, 0, 8, 0, 12}));
+  EXPECT_EQ(jacobian([](const Tensor& t) { return sum(t); }, x).shape(), (Shape{3, 2}));
+}
+
+TEST(Jacobian, OfConstantsAndOfNothing) {
+  const Tensor x = vector({1, 2});
+  EXPECT_EQ(values(jacobian([](const Tensor&) { return ones({1}, {.dtype = f64}); }, x)), (std::vector<double>{0, 0}));
+  EXPECT_EQ(jacobian([](const Tensor& t) { return t * t; }, zeros({0}, {.dtype = f64})).shape(), (Shape{0, 0}));
+}
+
+TEST(Jacobian, LeavesParametersAlone) {
+  const Parameter w(vector({2}));
+  EXPECT_EQ(jacobian([&](const Tensor& t) { return t * w; }, vector({3})).item(), 2);
+  EXPECT_EQ(jacobian([&](const Tensor& t) { return t * t; }, w).item(), 4);
+  EXPECT_FALSE(w.has_gradient());
+}
+
+TEST(Jacobian, HasAJacobian) {
+  const Tensor x = vector({1, 2});
+  const auto cube = [](const Tensor& t) { return t * t * t; };
+  const Tensor second = jacobian([&](const Tensor& t) { return jacobian(cube, t); }, x);
+  EXPECT_EQ(values(second), (std::vector<double>{6, 0, 0, 0, 0, 0, 0, 12}));
+}
+
+TEST(Hessian, OfAQuadraticFormIsItsSymmetricPart) {
+  const Tensor a = tensor({1, 2, 0, 5}, {2, 2}, {.dtype = f64});
+  const Tensor h = hessian([&](const Tensor& x) { return sum(x * matmul(a, x)); }, vector({3, 4}));
+  EXPECT_EQ(values(h), (std::vector<double>{2, 2, 2, 10}));
+}
+
+TEST(Hessian, ProductIsTheMatrixTimesTheVector) {
+  const auto f = [](const Tensor& x) { return sum(sin(x) * sum(x * x)); };
+  const Tensor x = vector({0.3, -1.2, 2}), v = vector({1, -2, 0.5});
+  const std::vector<double> expected = values(matmul(hessian(f, x), v));
+  const std::vector<double> got = values(hessian_vector_product(f, x, v));
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(got[i], expected[i], 1e-13 * (1 + std::abs(expected[i])));
+  EXPECT_EQ(values(hessian_vector_product([](const Tensor& t) { return sum(t); }, x, v)),
+            (std::vector<double>{0, 0, 0}));
+}
+
+TEST(Hessian, NeedsOneElement) {
+  const Tensor x = vector({1, 2});
+  const auto f = [](const Tensor& t) { return t * t; };
+  EXPECT_THROW_WITH(hessian(f, x), ShapeError, "hessian: f must give one element", "[2]", "jacobian_test.cpp");
+  EXPECT_THROW_WITH(hessian_vector_product(f, x, x), ShapeError, "hessian_vector_product: f must give one element");
+  const auto g = [](const Tensor& t) { return sum(t * t); };
+  EXPECT_THROW_WITH(hessian_vector_product(g, x, vector({1})), ShapeError, "y's shape [2], got [1]");
+}
+
+// d^n/dx^n exp(2 x) = 2^n exp(2 x), by n nested tapes.
+TEST(NestedTapes, ToDepthFive) {
+  const Tensor x = vector({0.25});
+  const std::function<Tensor(int)> derivative = [&](int order) -> Tensor {
+    if (order == 0) return exp(2 * x);
+    Tape tape;
+    tape.watch(x);
+    return tape.gradient(derivative(order - 1), {x})[0];
+  };
+  for (int order = 1; order <= 5; ++order)
+    EXPECT_NEAR(derivative(order).item(), std::pow(2, order) * std::exp(0.5), 1e-13 * std::pow(2, order)) << order;
+}
+
+}  // namespace
+}  // namespace reel
