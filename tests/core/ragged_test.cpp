@@ -7,7 +7,9 @@
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
+#include "reel/ops/elementwise.h"
 #include "reel/ops/gradcheck.h"
+#include "reel/ops/logical.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
 #include "reel/tests/expect.h"
@@ -47,6 +49,23 @@ TEST(RaggedBroadcast, ANumberPerRowComesAsARagged) {
   const Ragged x = sample();
   const Ragged per_row = x.with(tensor({1, 2, 3, 4, 5}, {5, 1}, {.dtype = f64}));
   EXPECT_EQ((per_row * x).values()[3][1].item(), x.values()[3][1].item() * 4);
+}
+
+TEST(RaggedBroadcast, TwoRaggedGoByRankEvenWhereRowsWouldFitColumns) {
+  // Two rows of two: [2] beside them is a number per row, not one per column.
+  const Ragged x = Ragged::from_lengths(ones({2, 2}, {.dtype = f64}), {1, 1});
+  const Ragged per_row = x.with(tensor({3, 5}, {.dtype = f64}));
+  EXPECT_EQ((x * per_row).values().to_vector<double>(), (std::vector<double>{3, 3, 5, 5}));
+  EXPECT_EQ((per_row - x).values().to_vector<double>(), (std::vector<double>{2, 2, 4, 4}));
+  EXPECT_EQ(where(per_row > 4, x, per_row).values().to_vector<double>(), (std::vector<double>{3, 3, 1, 1}));
+}
+
+TEST(RaggedBroadcast, IntegersPerSequence) {
+  const Ragged x = Ragged::from_lengths(arange(5), kLengths);
+  EXPECT_EQ((x + tensor({10, 20, 30}, {.dtype = i64})).values().to_vector<int>(),
+            (std::vector<int>{10, 11, 32, 33, 34}));
+  EXPECT_EQ(repeat_rows(arange(3), x.offsets()).values().to_vector<int>(), (std::vector<int>{0, 0, 2, 2, 2}));
+  EXPECT_EQ(sum(x).to_vector<int>(), (std::vector<int>{1, 0, 9}));
 }
 
 TEST(RaggedBroadcast, MisfitsAreNamed) {
