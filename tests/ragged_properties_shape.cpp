@@ -239,6 +239,9 @@ void append_beside(std::vector<RaggedOp>& ops) {
   ops.push_back({.name = "mul_by_rank",
                  .ragged = [](const Ragged& x, In) { return (select(x, 1, 0) * x).values(); },
                  .list = [](const Tensor& x, In) { return unsqueeze(select(x, 1, 0), 1) * x; }});
+  ops.push_back({.name = "add_by_rank",
+                 .ragged = [](const Ragged& x, In) { return (x + matrices(x)).values(); },
+                 .list = [](const Tensor& x, In) { return unsqueeze(x, 1) + matrices(x); }});
   ops.push_back({.name = "where_by_rank",
                  .ragged = [](const Ragged& x, In) { return where(select(x, 1, 0) > 0, x, select(x, 1, 0)).values(); },
                  .list =

@@ -10,6 +10,7 @@
 #include "reel/ops/elementwise.h"
 #include "reel/ops/gradcheck.h"
 #include "reel/ops/logical.h"
+#include "reel/ops/ragged_shape.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
 #include "reel/tests/expect.h"
@@ -76,6 +77,15 @@ TEST(RaggedBroadcast, MisfitsAreNamed) {
   EXPECT_THROW_WITH(x * other, ShapeError, "mul", "same lengths", "cut differently");
 }
 
+TEST(RaggedShape, ARowsShapeDoesNotDependOnTheNumberOfRows) {
+  for (const std::int64_t rows : {0, 3}) {
+    const Ragged x = Ragged::from_lengths(ones({rows, 6}), {0, rows});
+    EXPECT_EQ(reshape(x, {-1, 2, -1}).values().shape(), Shape(rows, 2, 3));
+    EXPECT_THROW_WITH(reshape(x, {-1, 4, -1}), ShapeError, "reshape", "[1, 6]", "ragged_test.cpp");
+    EXPECT_THROW_WITH(reshape(x, {-1, 5}), ShapeError, "reshape", "as many elements as [1, 6], got [1, 5]");
+  }
+}
+
 TEST(RaggedReduce, EmptySequencesGiveTheNeutralElements) {
   const Ragged x = sample();
   EXPECT_EQ(sum(x)[1].to_vector<double>(), (std::vector<double>{0, 0}));
@@ -109,9 +119,12 @@ TEST(RaggedReduce, EmptyBatchesAreLegal) {
   EXPECT_EQ(sum(hollow).shape(), (Shape{2, 4}));
 }
 
-TEST(RaggedReduce, IntegersAreRefused) {
+TEST(RaggedReduce, IntegersAreSummedAndNothingElse) {
   const Ragged x = Ragged::from_lengths(arange(3), {1, 2});
-  EXPECT_THROW_WITH(sum(x), DTypeError, "sum", "i64", "ragged_test.cpp");
+  EXPECT_EQ(sum(x).dtype(), i64);
+  EXPECT_EQ(sum(x > 0).to_vector<int>(), (std::vector<int>{0, 2}));
+  EXPECT_THROW_WITH(mean(x), DTypeError, "mean", "i64", "ragged_test.cpp");
+  EXPECT_THROW_WITH(max(x), DTypeError, "max", "i64", "ragged_test.cpp");
 }
 
 TEST(RaggedConvert, ListsAndPaddingRoundTrip) {
