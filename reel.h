@@ -68,6 +68,7 @@
 #include "reel/ops/padding.h"
 #include "reel/ops/pool.h"
 #include "reel/ops/ragged.h"
+#include "reel/ops/ragged_shape.h"
 #include "reel/ops/rearrange.h"
 #include "reel/ops/recurrent.h"
 #include "reel/ops/reduce.h"

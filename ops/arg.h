@@ -4,6 +4,7 @@
 
 #include "reel/core/ops.h"
 #include "reel/core/parameter.h"
+#include "reel/core/ragged.h"
 
 namespace reel {
 
@@ -27,6 +28,23 @@ class Arg {
   const Tensor* tensor_ = nullptr;
   Scalar scalar_ = {};
   SourceLocation where_;
+};
+
+/// An operand that is a Ragged, or what can stand beside one: a tensor, a parameter or a plain number.
+class RaggedOperand {
+ public:
+  RaggedOperand(const Ragged& ragged) : ragged_(&ragged) {}
+  RaggedOperand(const Arg& other) : arg_(other) {}
+  template <std::convertible_to<Arg> T>
+  RaggedOperand(const T& other, SourceLocation where = SourceLocation::current()) : arg_(other, where) {}
+
+  bool is_ragged() const { return ragged_ != nullptr; }
+  const Ragged& ragged() const { return *ragged_; }
+  const Arg& arg() const { return arg_; }
+
+ private:
+  const Ragged* ragged_ = nullptr;
+  Arg arg_ = 0;
 };
 
 }  // namespace reel

@@ -23,7 +23,8 @@ class Axes {
   bool all() const { return all_; }
   int count() const { return count_; }
 
-  /// Bit i is set for axis i of a tensor of rank `rank`. Throws ShapeError, naming `op`, for an axis out of range or twice.
+  /// Bit i is set for axis i of a tensor of rank `rank`; no bit for axis 0 of a tensor without axes, which counts as a vector
+  /// of one. Throws ShapeError, naming `op`, for an axis out of range or twice.
   REEL_API std::uint32_t mask(const char* op, int rank, SourceLocation where) const;
 
  private:

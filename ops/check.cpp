@@ -73,12 +73,12 @@ std::uint32_t Axes::mask(const char* op, int rank, SourceLocation where) const {
   if (all_) return (1u << rank) - 1;
   std::uint32_t bits = 0;
   for (int i = 0; i < count_; ++i) {
-    const int axis = i < kMaxRank ? check::axis(op, list_[i], rank, where) : 0;
+    const int axis = i < kMaxRank ? check::axis(op, list_[i], rank == 0 ? 1 : rank, where) : 0;
     if ((bits >> axis & 1) != 0)
       throw ShapeError(std::string(op) + ": axes must differ, got axis " + std::to_string(axis) + " twice", where);
     bits |= 1u << axis;
   }
-  return bits;
+  return rank == 0 ? 0 : bits;
 }
 
 namespace detail {

@@ -41,6 +41,8 @@ namespace reel::detail {
 inline Tensor packed(const Tensor& x) { return x.is_contiguous() ? x : copied(x, x.dtype()); }
 /// A view of x with x's size-1 axes (and missing leading ones) repeated; unrecorded.
 Tensor broadcast_view(const Tensor& x, const Shape& shape);
+/// `shape` with what is left in the place of its -1. ShapeError unless it has as many elements as `from`.
+Shape reshaped_to(const Shape& from, const Shape& shape, SourceLocation where);
 /// Memory of x seen as another shape of the same size; x contiguous; unrecorded.
 Tensor reshaped(const Tensor& x, const Shape& shape);
 

@@ -37,9 +37,10 @@ REEL_API Tensor conv2d_relu(const Tensor& x, const Tensor& weight, const Tensor&
 REEL_API Tensor conv3d_relu(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                             const ConvOptions& options = {}, SourceLocation where = SourceLocation::current());
 
-/// Over the rows of each sequence for itself, with zeros at both its ends: values [total, in] give [total', out], as if each
-/// sequence were transposed to [1, in, length] and back. A sequence has length + 2 padding - dilation (k - 1) results, or none
-/// if that is negative; with k odd and padding = dilation (k - 1) / 2 as many as rows. stride is 1, mode zero.
+/// Over the rows of each sequence for itself, padded at both its ends as by pad(), in any mode: values [total, in] give
+/// [total', out], as if each sequence were transposed to [1, in, length] and back. A sequence has (length + 2 padding -
+/// dilation (k - 1)) / stride results, rounded up, or none if that is negative; with stride 1, k odd and padding =
+/// dilation (k - 1) / 2 as many as rows. The result has its own memory: no `into`.
 REEL_API Ragged conv1d(const Ragged& x, const Tensor& weight, const Tensor& bias = {}, const ConvOptions& options = {},
                        SourceLocation where = SourceLocation::current());
 REEL_API Ragged conv1d_relu(const Ragged& x, const Tensor& weight, const Tensor& bias = {},

@@ -48,4 +48,8 @@ Tensor stop_gradient(const Tensor& x, SourceLocation where) {
   return detail::view(x, 0, x.shape(), x.array().strides);
 }
 
+Ragged contiguous(const Ragged& x, SourceLocation where) { return x.with(contiguous(x.values(), where)); }
+Ragged clone(const Ragged& x, SourceLocation where) { return x.with(clone(x.values(), where)); }
+Ragged stop_gradient(const Ragged& x, SourceLocation where) { return x.with(stop_gradient(x.values(), where)); }
+
 }  // namespace reel

@@ -15,11 +15,14 @@ REEL_API Ragged to(const Ragged& x, Device device, SourceLocation where = Source
 
 /// x in row-major order without gaps; x itself if it is. Recorded.
 REEL_API Tensor contiguous(const Tensor& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged contiguous(const Ragged& x, SourceLocation where = SourceLocation::current());
 
 /// A copy with memory of its own. Recorded.
 REEL_API Tensor clone(const Tensor& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged clone(const Ragged& x, SourceLocation where = SourceLocation::current());
 
 /// x as a constant: the same elements, without a past on any tape. A view.
 REEL_API Tensor stop_gradient(const Tensor& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged stop_gradient(const Ragged& x, SourceLocation where = SourceLocation::current());
 
 }  // namespace reel

@@ -10,16 +10,44 @@ namespace reel {
 
 namespace {
 
+// Of so many random numbers, from the process's generator unless one is given.
+PhiloxState place(Generator* generator, std::int64_t count, DType dtype) {
+  return generator != nullptr ? generator->take(count, dtype) : detail::take_random(count, dtype);
+}
+
 Tensor random(const char* op, RandomOp kind, const Shape& shape, Generator* generator, TensorOptions options,
               SourceLocation where) {
   if (!is_floating(options.dtype))
     throw DTypeError(std::string(op) + ": the dtype must be f32 or f64, got " + name_of(options.dtype), where);
   Tensor y = empty(shape, options, where);
-  const PhiloxState state =
-      generator != nullptr ? generator->take(y.size(), y.dtype()) : detail::take_random(y.size(), y.dtype());
-  backend(y.device()).random(kind, y.array(), state);
+  backend(y.device()).random(kind, y.array(), place(generator, y.size(), y.dtype()));
   detail::ran(op, where, {}, y);
   return y;
+}
+
+Tensor integers(std::int64_t low, std::int64_t high, const Shape& shape, Generator* generator, TensorOptions options,
+                SourceLocation where) {
+  if (low >= high || static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) > (std::uint64_t{1} << 32))
+    throw Error(
+        "randint: low must be below high, by at most 2^32, got " + std::to_string(low) + " and " + std::to_string(high),
+        where);
+  if (is_floating(options.dtype) || options.dtype == bool8)
+    throw DTypeError(std::string("randint: the dtype must be an integer's, got ") + name_of(options.dtype), where);
+  if ((options.dtype == u8 && (low < 0 || high > 256)) ||
+      (options.dtype == i32 && (low < -(std::int64_t{1} << 31) || high > std::int64_t{1} << 31)))
+    throw Error(std::string("randint: the numbers must fit ") + name_of(options.dtype) + ", got " +
+                    std::to_string(low) + " and " + std::to_string(high),
+                where);
+  Tensor bits = empty(shape, {.dtype = i64, .device = options.device}, where);
+  backend(bits.device()).random(RandomOp::bits, bits.array(), place(generator, bits.size(), f32));
+  // Multiplying 32 random bits by the range and keeping the high word is uniform to 1 part in 2^32 / range.
+  const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  Tensor host = detail::transferred(bits, Device::cpu());
+  auto* values = host.array().as<std::int64_t>();
+  for (std::int64_t i = 0; i < host.size(); ++i)
+    values[i] = low + static_cast<std::int64_t>((static_cast<std::uint64_t>(values[i]) * range) >> 32);
+  host = detail::transferred(host, options.device);
+  return options.dtype == i64 ? host : detail::copied(host, options.dtype);
 }
 
 // 1 where the uniform number is below p.
@@ -27,6 +55,19 @@ Tensor below(const Tensor& uniform, const Operand& p, DType dtype) {
   const Tensor hit = empty(uniform.shape(), {.dtype = bool8, .device = uniform.device()});
   backend(uniform.device()).binary(BinaryOp::less, {.array = &uniform.array()}, p, hit.array());
   return dtype == bool8 ? hit : detail::copied(hit, dtype);
+}
+
+Tensor hits(double p, const Shape& shape, Generator* generator, TensorOptions options, SourceLocation where) {
+  if (!(p >= 0 && p <= 1)) throw Error("bernoulli: p must be in [0, 1], got " + std::to_string(p), where);
+  const TensorOptions numbers{.dtype = options.dtype == f64 ? f64 : f32, .device = options.device};
+  return below(random("bernoulli", RandomOp::uniform, shape, generator, numbers, where), {.scalar = p}, options.dtype);
+}
+
+Tensor hits(const Tensor& p, Generator* generator, SourceLocation where) {
+  check::floating("bernoulli", "p", p, where);
+  const TensorOptions numbers{.dtype = p.dtype(), .device = p.device()};
+  const Tensor uniform = random("bernoulli", RandomOp::uniform, p.shape(), generator, numbers, where);
+  return below(uniform, {.array = &p.array()}, p.dtype());
 }
 
 }  // namespace
@@ -53,6 +94,12 @@ Tensor ones_like(const Tensor& x, SourceLocation where) {
 Tensor full_like(const Tensor& x, Scalar value, SourceLocation where) {
   check::defined("full_like", "x", x, where);
   return full(x.shape(), value, {.dtype = x.dtype(), .device = x.device()}, where);
+}
+
+Ragged zeros_like(const Ragged& x, SourceLocation where) { return x.with(zeros_like(x.values(), where)); }
+Ragged ones_like(const Ragged& x, SourceLocation where) { return x.with(ones_like(x.values(), where)); }
+Ragged full_like(const Ragged& x, Scalar value, SourceLocation where) {
+  return x.with(full_like(x.values(), value, where));
 }
 
 Tensor linspace(double start, double end, std::int64_t count, TensorOptions options, SourceLocation where) {
@@ -115,40 +162,21 @@ Tensor randn(const Shape& shape, Generator& generator, TensorOptions options, So
 }
 
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options, SourceLocation where) {
-  if (low >= high || static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low) > (std::uint64_t{1} << 32))
-    throw Error(
-        "randint: low must be below high, by at most 2^32, got " + std::to_string(low) + " and " + std::to_string(high),
-        where);
-  if (is_floating(options.dtype) || options.dtype == bool8)
-    throw DTypeError(std::string("randint: the dtype must be an integer's, got ") + name_of(options.dtype), where);
-  if ((options.dtype == u8 && (low < 0 || high > 256)) ||
-      (options.dtype == i32 && (low < -(std::int64_t{1} << 31) || high > std::int64_t{1} << 31)))
-    throw Error(std::string("randint: the numbers must fit ") + name_of(options.dtype) + ", got " +
-                    std::to_string(low) + " and " + std::to_string(high),
-                where);
-  Tensor bits = empty(shape, {.dtype = i64, .device = options.device}, where);
-  backend(bits.device()).random(RandomOp::bits, bits.array(), detail::take_random(bits.size(), f32));
-  // Multiplying 32 random bits by the range and keeping the high word is uniform to 1 part in 2^32 / range.
-  const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
-  Tensor host = detail::transferred(bits, Device::cpu());
-  auto* values = host.array().as<std::int64_t>();
-  for (std::int64_t i = 0; i < host.size(); ++i)
-    values[i] = low + static_cast<std::int64_t>((static_cast<std::uint64_t>(values[i]) * range) >> 32);
-  host = detail::transferred(host, options.device);
-  return options.dtype == i64 ? host : detail::copied(host, options.dtype);
+  return integers(low, high, shape, nullptr, options, where);
+}
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generator& generator, TensorOptions options,
+               SourceLocation where) {
+  return integers(low, high, shape, &generator, options, where);
 }
 
 Tensor bernoulli(double p, const Shape& shape, TensorOptions options, SourceLocation where) {
-  if (!(p >= 0 && p <= 1)) throw Error("bernoulli: p must be in [0, 1], got " + std::to_string(p), where);
-  const DType dtype = options.dtype == f64 ? f64 : f32;
-  return below(rand(shape, {.dtype = dtype, .device = options.device}, where), {.scalar = p}, options.dtype);
+  return hits(p, shape, nullptr, options, where);
 }
-
-Tensor bernoulli(const Tensor& p, SourceLocation where) {
-  check::floating("bernoulli", "p", p, where);
-  const Tensor uniform = rand(p.shape(), {.dtype = p.dtype(), .device = p.device()}, where);
-  return below(uniform, {.array = &p.array()}, p.dtype());
+Tensor bernoulli(double p, const Shape& shape, Generator& generator, TensorOptions options, SourceLocation where) {
+  return hits(p, shape, &generator, options, where);
 }
+Tensor bernoulli(const Tensor& p, SourceLocation where) { return hits(p, nullptr, where); }
+Tensor bernoulli(const Tensor& p, Generator& generator, SourceLocation where) { return hits(p, &generator, where); }
 
 Tensor permutation(std::int64_t count, Generator& generator, SourceLocation where) {
   Tensor y = arange(count, {.dtype = i64}, where);
@@ -160,6 +188,11 @@ Tensor permutation(std::int64_t count, Generator& generator, SourceLocation wher
     values[j] = kept;
   }
   return y;
+}
+Tensor permutation(std::int64_t count, SourceLocation where) {
+  // A block for each number: that one is refused and another is drawn happens once in 2^64 / count.
+  Generator generator(detail::take_random(count > 1 ? 4 * (count - 1) : 0, f32));
+  return permutation(count, generator, where);
 }
 
 Tensor tensor(std::initializer_list<double> values, const Shape& shape, TensorOptions options, SourceLocation where) {

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "reel/core/ragged.h"
 #include "reel/core/random.h"
-#include "reel/core/tensor.h"
 
 namespace reel {
 
@@ -18,6 +18,10 @@ REEL_API Tensor full(const Shape& shape, Scalar value, TensorOptions options = {
 REEL_API Tensor zeros_like(const Tensor& x, SourceLocation where = SourceLocation::current());
 REEL_API Tensor ones_like(const Tensor& x, SourceLocation where = SourceLocation::current());
 REEL_API Tensor full_like(const Tensor& x, Scalar value, SourceLocation where = SourceLocation::current());
+/// Sequences of x's lengths.
+REEL_API Ragged zeros_like(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged ones_like(const Ragged& x, SourceLocation where = SourceLocation::current());
+REEL_API Ragged full_like(const Ragged& x, Scalar value, SourceLocation where = SourceLocation::current());
 
 /// [0, 1, ..., count - 1]
 REEL_API Tensor arange(std::int64_t count, TensorOptions options = {.dtype = i64},
@@ -37,6 +41,8 @@ REEL_API Tensor eye(std::int64_t rows, std::int64_t cols, TensorOptions options 
                     SourceLocation where = SourceLocation::current());
 REEL_API Tensor eye(std::int64_t size, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
 
+// Random numbers come from the process's generator (manual_seed) unless one is given.
+
 /// Uniform numbers in [0, 1); f32 or f64. The same for every backend and number of threads. Throws DTypeError.
 REEL_API Tensor rand(const Shape& shape, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
 REEL_API Tensor rand(const Shape& shape, Generator& generator, TensorOptions options = {},
@@ -49,14 +55,20 @@ REEL_API Tensor randn(const Shape& shape, Generator& generator, TensorOptions op
 /// the dtype holds them all.
 REEL_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, TensorOptions options = {.dtype = i64},
                         SourceLocation where = SourceLocation::current());
+REEL_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, Generator& generator,
+                        TensorOptions options = {.dtype = i64}, SourceLocation where = SourceLocation::current());
 /// 1 with probability p and 0 otherwise: where the uniform number of an element is below p. Any dtype.
 /// Throws Error unless p is in [0, 1].
 REEL_API Tensor bernoulli(double p, const Shape& shape, TensorOptions options = {},
                           SourceLocation where = SourceLocation::current());
+REEL_API Tensor bernoulli(double p, const Shape& shape, Generator& generator, TensorOptions options = {},
+                          SourceLocation where = SourceLocation::current());
 /// With a probability for each element: p's shape, dtype (f32 or f64) and device. A p outside of [0, 1], or NaN, counts as the
 /// nearer bound, or 0: the numbers are not looked at.
 REEL_API Tensor bernoulli(const Tensor& p, SourceLocation where = SourceLocation::current());
+REEL_API Tensor bernoulli(const Tensor& p, Generator& generator, SourceLocation where = SourceLocation::current());
 /// The numbers 0 .. count - 1 in random order, i64 on the CPU.
+REEL_API Tensor permutation(std::int64_t count, SourceLocation where = SourceLocation::current());
 REEL_API Tensor permutation(std::int64_t count, Generator& generator, SourceLocation where = SourceLocation::current());
 
 /// A copy of `values` in row-major order. Throws ShapeError unless their number fits the shape.

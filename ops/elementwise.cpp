@@ -9,8 +9,8 @@
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
-#include "reel/ops/offsets.h"
 #include "reel/ops/parametric_op.h"
+#include "reel/ops/ragged.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
 
@@ -79,7 +79,9 @@ Tensor choose(const Tensor& condition, const Arg& a, const Arg& b, SourceLocatio
   return relu_mask(left, mask) + relu_mask(right, complement(mask));
 }
 
-Arg number(Scalar x, SourceLocation location) { return x.integral ? Arg(x.integer, location) : Arg(x.real, location); }
+Tensor choose_beside(const Arg& condition, const Arg& a, const Arg& b, SourceLocation location) {
+  return choose(condition.tensor(), a, b, location);
+}
 
 // --- logaddexp --------------------------------------------------------------------------------------------------------
 
@@ -87,6 +89,8 @@ Arg number(Scalar x, SourceLocation location) { return x.integral ? Arg(x.intege
 Tensor difference(const Tensor& a, const Tensor& b, const Tensor& apart) {
   return relu_mask(a, apart) - relu_mask(b, apart);
 }
+
+Tensor logaddexp_of(const Arg& a, const Arg& b) { return logaddexp(a.tensor(), b.tensor(), a.where()); }
 
 // --- polygamma --------------------------------------------------------------------------------------------------------
 
@@ -181,26 +185,27 @@ Tensor polygamma(int n, const Tensor& x, SourceLocation where) {
 Ragged clamp(const Ragged& x, double low, double high, SourceLocation where) {
   return x.with(clamp(x.values(), low, high, where));
 }
-Ragged where(const Ragged& condition, const Ragged& a, const Ragged& b, SourceLocation location) {
-  check::same_lengths("where", condition, a, location);
-  check::same_lengths("where", a, b, location);
-  return condition.with(choose(condition.values(), Arg(a.values(), location), Arg(b.values(), location), location));
+Ragged where(const Ragged& condition, const RaggedOperand& a, const RaggedOperand& b, SourceLocation location) {
+  return detail::broadcast("where", choose_beside, condition, a, b, location);
 }
-Ragged where(const Ragged& condition, const Ragged& a, Scalar b, SourceLocation location) {
-  check::same_lengths("where", condition, a, location);
-  return condition.with(choose(condition.values(), Arg(a.values(), location), number(b, location), location));
+Ragged where(const Tensor& condition, const Ragged& a, const RaggedOperand& b, SourceLocation location) {
+  return detail::broadcast("where", choose_beside, condition, a, b, location);
 }
-Ragged where(const Ragged& condition, Scalar a, const Ragged& b, SourceLocation location) {
-  check::same_lengths("where", condition, b, location);
-  return condition.with(choose(condition.values(), number(a, location), Arg(b.values(), location), location));
+Ragged where(const Tensor& condition, const Arg& a, const Ragged& b, SourceLocation location) {
+  return detail::broadcast("where", choose_beside, condition, a, b, location);
 }
 Ragged leaky_relu(const Ragged& x, double slope, SourceLocation where) {
   return x.with(leaky_relu(x.values(), slope, where));
 }
 Ragged elu(const Ragged& x, double alpha, SourceLocation where) { return x.with(elu(x.values(), alpha, where)); }
 Ragged logaddexp(const Ragged& a, const Ragged& b, SourceLocation where) {
-  check::same_lengths("logaddexp", a, b, where);
-  return a.with(logaddexp(a.values(), b.values(), where));
+  return detail::broadcast("logaddexp", logaddexp_of, a, b, where);
+}
+Ragged logaddexp(const Ragged& a, const Tensor& b, SourceLocation where) {
+  return detail::broadcast("logaddexp", logaddexp_of, a, Arg(b, where));
+}
+Ragged logaddexp(const Tensor& a, const Ragged& b, SourceLocation where) {
+  return detail::broadcast("logaddexp", logaddexp_of, Arg(a, where), b);
 }
 
 Ragged polygamma(int n, const Ragged& x, SourceLocation where) { return x.with(polygamma(n, x.values(), where)); }

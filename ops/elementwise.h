@@ -17,14 +17,12 @@ REEL_API Ragged clamp(const Ragged& x, double low, double high, SourceLocation w
 /// must agree; a number takes the other's (a fraction beside integers gives f32). -0.0 comes out as 0.0. The gradient of the
 /// side that is not taken is 0, whatever its value. Throws ShapeError, DTypeError, DeviceError; Error if both are numbers.
 REEL_API Tensor where(const Tensor& condition, const Arg& a, const Arg& b);
-/// All three with the same lengths; rows broadcast.
-REEL_API Ragged where(const Ragged& condition, const Ragged& a, const Ragged& b,
+/// One at least is a Ragged, and the others are or broadcast beside it as in ragged.h. Throws as above.
+REEL_API Ragged where(const Ragged& condition, const RaggedOperand& a, const RaggedOperand& b,
                       SourceLocation location = SourceLocation::current());
-
-/// A number where the condition does not hold, or where it does.
-REEL_API Ragged where(const Ragged& condition, const Ragged& a, Scalar b,
+REEL_API Ragged where(const Tensor& condition, const Ragged& a, const RaggedOperand& b,
                       SourceLocation location = SourceLocation::current());
-REEL_API Ragged where(const Ragged& condition, Scalar a, const Ragged& b,
+REEL_API Ragged where(const Tensor& condition, const Arg& a, const Ragged& b,
                       SourceLocation location = SourceLocation::current());
 
 /// x where x > 0, else slope x; the gradient at 0 is `slope`.
@@ -38,8 +36,10 @@ REEL_API Ragged elu(const Ragged& x, double alpha = 1, SourceLocation where = So
 /// log(exp(a) + exp(b)) without overflow; shapes broadcast. Where both are -inf the result is -inf with zero gradient.
 /// Throws ShapeError, DTypeError, DeviceError.
 REEL_API Tensor logaddexp(const Tensor& a, const Tensor& b, SourceLocation where = SourceLocation::current());
-/// Both with the same lengths; rows broadcast.
+/// Two Ragged, or a tensor beside one, as in ragged.h.
 REEL_API Ragged logaddexp(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged logaddexp(const Ragged& a, const Tensor& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged logaddexp(const Tensor& a, const Ragged& b, SourceLocation where = SourceLocation::current());
 
 /// The derivative of order n of digamma, n >= 0: (-1)^(n+1) n! sum over k >= 0 of (x + k)^-(n+1), for x >= 0; NaN below. In f64
 /// inside: a sum of 14 + n terms and the Euler-Maclaurin formula for the others. Gradients of any order. Throws Error for n < 0.

@@ -101,5 +101,10 @@ Ragged maxout(const Ragged& x, std::int64_t pieces, SourceLocation where) {
   check_columns("maxout", x, where);
   return x.with(maxout(x.values(), pieces, where));
 }
+RaggedWinners maxout_which(const Ragged& x, std::int64_t pieces, SourceLocation where) {
+  check_columns("maxout_which", x, where);
+  const Winners rows = maxout_which(x.values(), pieces, where);
+  return {x.with(rows.y), x.with(rows.which)};
+}
 
 }  // namespace reel

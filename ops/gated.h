@@ -24,5 +24,7 @@ REEL_API Ragged glu(const Ragged& x, SourceLocation where = SourceLocation::curr
 REEL_API Ragged geglu(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Ragged swiglu(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Ragged maxout(const Ragged& x, std::int64_t pieces, SourceLocation where = SourceLocation::current());
+REEL_API RaggedWinners maxout_which(const Ragged& x, std::int64_t pieces,
+                                    SourceLocation where = SourceLocation::current());
 
 }  // namespace reel

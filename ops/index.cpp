@@ -113,6 +113,12 @@ Ragged gather(const Ragged& x, const Ragged& index, SourceLocation where) {
   return index.with(gathered("gather", x.values(), 0, row_index("gather", x, index, where), where));
 }
 
+Ragged gather(const Ragged& x, int axis, const Ragged& index, SourceLocation where) {
+  axis = check::row_axis("gather", x, axis, where);
+  check::same_lengths("gather", x, index, where);
+  return x.with(gather(x.values(), axis, index.values(), where));
+}
+
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& src, SourceLocation where) {
   check::defined("scatter_add", "x", x, where);
   axis = check::axis("scatter_add", axis, x.rank(), where);
@@ -125,6 +131,13 @@ Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor&
 Ragged scatter_add(const Ragged& x, const Ragged& index, const Ragged& src, SourceLocation where) {
   check::same_lengths("scatter_add", index, src, where);
   return x.with(scattered(x.values(), 0, row_index("scatter_add", x, index, where), src.values(), where));
+}
+
+Ragged scatter_add(const Ragged& x, int axis, const Ragged& index, const Ragged& src, SourceLocation where) {
+  axis = check::row_axis("scatter_add", x, axis, where);
+  check::same_lengths("scatter_add", x, index, where);
+  check::same_lengths("scatter_add", index, src, where);
+  return x.with(scatter_add(x.values(), axis, index.values(), src.values(), where));
 }
 
 Tensor index_select(const Tensor& x, int axis, const Tensor& index, SourceLocation where) {

@@ -17,6 +17,9 @@ REEL_API Tensor gather(const Tensor& x, int axis, const Tensor& index,
 /// Along the rows of each sequence: index [its total, x's other axes] has as many sequences as x, of any lengths, and counts
 /// from the first row of x's sequence. An IndexError names the sequence.
 REEL_API Ragged gather(const Ragged& x, const Ragged& index, SourceLocation where = SourceLocation::current());
+/// Per row, along an axis behind the rows'; index has the same lengths as x.
+REEL_API Ragged gather(const Ragged& x, int axis, const Ragged& index,
+                       SourceLocation where = SourceLocation::current());
 
 /// x with x[.., index[.., i, ..], ..] += src[.., i, ..] along `axis`, in ascending order of i; index has src's shape, which is
 /// x's but for that axis. f32 or f64.
@@ -24,6 +27,9 @@ REEL_API Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, cons
                             SourceLocation where = SourceLocation::current());
 /// Along the rows of each sequence, as in gather; index and src have the same lengths.
 REEL_API Ragged scatter_add(const Ragged& x, const Ragged& index, const Ragged& src,
+                            SourceLocation where = SourceLocation::current());
+/// Per row, along an axis behind the rows'; all have the same lengths.
+REEL_API Ragged scatter_add(const Ragged& x, int axis, const Ragged& index, const Ragged& src,
                             SourceLocation where = SourceLocation::current());
 
 /// Indices of an axis, the same everywhere: index [n] puts size n in that axis's place.

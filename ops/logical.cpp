@@ -4,9 +4,9 @@
 #include <string>
 
 #include "reel/ops/arithmetic.h"
+#include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
-#include "reel/ops/offsets.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/unary.h"
 
@@ -32,9 +32,10 @@ Tensor combined(BinaryOp op, const char* name, const Tensor& a, const Tensor& b,
   return y;
 }
 
-Ragged combined(BinaryOp op, const char* name, const Ragged& a, const Ragged& b, SourceLocation where) {
-  check::same_lengths(name, a, b, where);
-  return a.with(combined(op, name, a.values(), b.values(), where));
+// For operands beside a Ragged.
+template <Tensor (*op)(const Tensor&, const Tensor&, SourceLocation)>
+Tensor of_args(const Arg& a, const Arg& b) {
+  return op(a.tensor(), b.tensor(), a.where());
 }
 
 }  // namespace
@@ -69,13 +70,31 @@ Tensor isfinite(const Tensor& x, SourceLocation where) {
 }
 
 Ragged logical_and(const Ragged& a, const Ragged& b, SourceLocation where) {
-  return combined(BinaryOp::mul, "logical_and", a, b, where);
+  return detail::broadcast("logical_and", of_args<logical_and>, a, b, where);
+}
+Ragged logical_and(const Ragged& a, const Tensor& b, SourceLocation where) {
+  return detail::broadcast("logical_and", of_args<logical_and>, a, Arg(b, where));
+}
+Ragged logical_and(const Tensor& a, const Ragged& b, SourceLocation where) {
+  return detail::broadcast("logical_and", of_args<logical_and>, Arg(a, where), b);
 }
 Ragged logical_or(const Ragged& a, const Ragged& b, SourceLocation where) {
-  return combined(BinaryOp::maximum, "logical_or", a, b, where);
+  return detail::broadcast("logical_or", of_args<logical_or>, a, b, where);
+}
+Ragged logical_or(const Ragged& a, const Tensor& b, SourceLocation where) {
+  return detail::broadcast("logical_or", of_args<logical_or>, a, Arg(b, where));
+}
+Ragged logical_or(const Tensor& a, const Ragged& b, SourceLocation where) {
+  return detail::broadcast("logical_or", of_args<logical_or>, Arg(a, where), b);
 }
 Ragged logical_xor(const Ragged& a, const Ragged& b, SourceLocation where) {
-  return combined(BinaryOp::not_equal, "logical_xor", a, b, where);
+  return detail::broadcast("logical_xor", of_args<logical_xor>, a, b, where);
+}
+Ragged logical_xor(const Ragged& a, const Tensor& b, SourceLocation where) {
+  return detail::broadcast("logical_xor", of_args<logical_xor>, a, Arg(b, where));
+}
+Ragged logical_xor(const Tensor& a, const Ragged& b, SourceLocation where) {
+  return detail::broadcast("logical_xor", of_args<logical_xor>, Arg(a, where), b);
 }
 Ragged logical_not(const Ragged& x, SourceLocation where) { return x.with(logical_not(x.values(), where)); }
 Ragged isnan(const Ragged& x, SourceLocation where) { return x.with(isnan(x.values(), where)); }
@@ -106,5 +125,11 @@ Ragged less(const Ragged& a, const Arg& b) { return detail::broadcast("less", le
 Ragged less_equal(const Ragged& a, const Arg& b) { return detail::broadcast("less_equal", less_equal, a, b); }
 Ragged greater(const Ragged& a, const Arg& b) { return detail::broadcast("greater", greater, a, b); }
 Ragged greater_equal(const Ragged& a, const Arg& b) { return detail::broadcast("greater_equal", greater_equal, a, b); }
+Ragged equal(const Arg& a, const Ragged& b) { return detail::broadcast("equal", equal, a, b); }
+Ragged not_equal(const Arg& a, const Ragged& b) { return detail::broadcast("not_equal", not_equal, a, b); }
+Ragged less(const Arg& a, const Ragged& b) { return detail::broadcast("less", less, a, b); }
+Ragged less_equal(const Arg& a, const Ragged& b) { return detail::broadcast("less_equal", less_equal, a, b); }
+Ragged greater(const Arg& a, const Ragged& b) { return detail::broadcast("greater", greater, a, b); }
+Ragged greater_equal(const Arg& a, const Ragged& b) { return detail::broadcast("greater_equal", greater_equal, a, b); }
 
 }  // namespace reel

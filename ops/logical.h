@@ -4,7 +4,7 @@
 #include "reel/ops/arg.h"
 
 /// Logic on elements, without gradients. Any dtype: an element counts as true if it is not 0 (NaN is not); the result is bool8.
-/// Two tensors broadcast; two Ragged have the same lengths, and their rows broadcast. Throw ShapeError, DeviceError.
+/// Two tensors broadcast; two Ragged, or a tensor beside one, as in ragged.h. Throw ShapeError, DeviceError.
 namespace reel {
 
 REEL_API Tensor logical_and(const Tensor& a, const Tensor& b, SourceLocation where = SourceLocation::current());
@@ -19,8 +19,14 @@ REEL_API Tensor isinf(const Tensor& x, SourceLocation where = SourceLocation::cu
 REEL_API Tensor isfinite(const Tensor& x, SourceLocation where = SourceLocation::current());
 
 REEL_API Ragged logical_and(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged logical_and(const Ragged& a, const Tensor& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged logical_and(const Tensor& a, const Ragged& b, SourceLocation where = SourceLocation::current());
 REEL_API Ragged logical_or(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged logical_or(const Ragged& a, const Tensor& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged logical_or(const Tensor& a, const Ragged& b, SourceLocation where = SourceLocation::current());
 REEL_API Ragged logical_xor(const Ragged& a, const Ragged& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged logical_xor(const Ragged& a, const Tensor& b, SourceLocation where = SourceLocation::current());
+REEL_API Ragged logical_xor(const Tensor& a, const Ragged& b, SourceLocation where = SourceLocation::current());
 REEL_API Ragged logical_not(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Ragged isnan(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Ragged isinf(const Ragged& x, SourceLocation where = SourceLocation::current());
@@ -39,6 +45,12 @@ REEL_API Ragged less(const Ragged& a, const Arg& b);
 REEL_API Ragged less_equal(const Ragged& a, const Arg& b);
 REEL_API Ragged greater(const Ragged& a, const Arg& b);
 REEL_API Ragged greater_equal(const Ragged& a, const Arg& b);
+REEL_API Ragged equal(const Arg& a, const Ragged& b);
+REEL_API Ragged not_equal(const Arg& a, const Ragged& b);
+REEL_API Ragged less(const Arg& a, const Ragged& b);
+REEL_API Ragged less_equal(const Arg& a, const Ragged& b);
+REEL_API Ragged greater(const Arg& a, const Ragged& b);
+REEL_API Ragged greater_equal(const Arg& a, const Ragged& b);
 
 inline Ragged operator==(const Ragged& a, const Ragged& b) { return equal(a, b, SourceLocation{}); }
 inline Ragged operator!=(const Ragged& a, const Ragged& b) { return not_equal(a, b, SourceLocation{}); }
@@ -52,5 +64,11 @@ inline Ragged operator<(const Ragged& a, const Arg& b) { return less(a, b); }
 inline Ragged operator<=(const Ragged& a, const Arg& b) { return less_equal(a, b); }
 inline Ragged operator>(const Ragged& a, const Arg& b) { return greater(a, b); }
 inline Ragged operator>=(const Ragged& a, const Arg& b) { return greater_equal(a, b); }
+inline Ragged operator==(const Arg& a, const Ragged& b) { return equal(a, b); }
+inline Ragged operator!=(const Arg& a, const Ragged& b) { return not_equal(a, b); }
+inline Ragged operator<(const Arg& a, const Ragged& b) { return less(a, b); }
+inline Ragged operator<=(const Arg& a, const Ragged& b) { return less_equal(a, b); }
+inline Ragged operator>(const Arg& a, const Ragged& b) { return greater(a, b); }
+inline Ragged operator>=(const Arg& a, const Ragged& b) { return greater_equal(a, b); }
 
 }  // namespace reel

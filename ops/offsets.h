@@ -20,6 +20,14 @@ inline void same_lengths(const char* op, const Ragged& a, const Ragged& b, Sourc
                      where);
 }
 
+/// The axis from the front; ShapeError unless it lies behind axis 0, that of the rows. `more`: of so many axes more.
+inline int row_axis(const char* op, const Ragged& x, int axis, SourceLocation where, int more = 0) {
+  defined(op, "x", x.values(), where);
+  axis = check::axis(op, axis, x.values().rank() + more, where);
+  if (axis == 0) throw ShapeError(std::string(op) + ": an axis of a Ragged must lie behind the rows' axis 0", where);
+  return axis;
+}
+
 /// ShapeError if axis 0, that of the rows, is among the axes.
 inline void row_axes(const char* op, const Ragged& x, const Axes& axes, SourceLocation where) {
   defined(op, "x", x.values(), where);

@@ -48,18 +48,36 @@ RaggedSorted sorted_rows(const char* op, const Ragged& x, Order order, SourceLoc
   return {sorted, which};
 }
 
+Sorted without_axes(const Sorted& one, SourceLocation where) {
+  return {reshape(one.values, {}, where), reshape(one.which, {}, where)};
+}
+
+RaggedSorted per_row(const Ragged& x, const Sorted& rows) { return {x.with(rows.values), x.with(rows.which)}; }
+
+bool along_rows(const char* op, const Ragged& x, int axis, SourceLocation where) {
+  check::defined(op, "x", x.values(), where);
+  return check::axis(op, axis, x.values().rank(), where) == 0;
+}
+
 }  // namespace
 
 Sorted sort(const Tensor& x, int axis, Order order, SourceLocation where) {
   check_sortable("sort", x, where);
+  if (x.rank() == 0) return without_axes(sort(reshape(x, {1}, where), axis, order, where), where);
   axis = check::axis("sort", axis, x.rank(), where);
   return first_of("sort", x, x.shape()[axis], axis, order, where);
 }
 
 RaggedSorted sort(const Ragged& x, Order order, SourceLocation where) { return sorted_rows("sort", x, order, where); }
 
+RaggedSorted sort(const Ragged& x, int axis, Order order, SourceLocation where) {
+  if (along_rows("sort", x, axis, where)) return sort(x, order, where);
+  return per_row(x, sort(x.values(), axis, order, where));
+}
+
 Tensor argsort(const Tensor& x, int axis, Order order, SourceLocation where) {
   check_sortable("argsort", x, where);
+  if (x.rank() == 0) return reshape(argsort(reshape(x, {1}, where), axis, order, where), {}, where);
   axis = check::axis("argsort", axis, x.rank(), where);
   return untaped([&] { return first_of("argsort", x, x.shape()[axis], axis, order, where).which; });
 }
@@ -68,8 +86,17 @@ Ragged argsort(const Ragged& x, Order order, SourceLocation where) {
   return untaped([&] { return sorted_rows("argsort", x, order, where).which; });
 }
 
+Ragged argsort(const Ragged& x, int axis, Order order, SourceLocation where) {
+  if (along_rows("argsort", x, axis, where)) return argsort(x, order, where);
+  return x.with(argsort(x.values(), axis, order, where));
+}
+
 Sorted topk(const Tensor& x, std::int64_t k, int axis, Order order, SourceLocation where) {
   check_sortable("topk", x, where);
+  if (x.rank() == 0) {
+    const Sorted found = topk(reshape(x, {1}, where), k, axis, order, where);
+    return k == 1 ? without_axes(found, where) : found;
+  }
   axis = check::axis("topk", axis, x.rank(), where);
   if (k < 0 || k > x.shape()[axis])
     throw ShapeError("topk: k must be in [0, " + std::to_string(x.shape()[axis]) + "] for axis " +
@@ -82,6 +109,11 @@ RaggedSorted topk(const Ragged& x, std::int64_t k, Order order, SourceLocation w
   if (k < 0) throw ShapeError("topk: k must be at least 0, got " + std::to_string(k), where);
   const RaggedSorted all = sorted_rows("topk", x, order, where);
   return {slice(all.values, 0, k, where), slice(all.which, 0, k, where)};
+}
+
+RaggedSorted topk(const Ragged& x, std::int64_t k, int axis, Order order, SourceLocation where) {
+  if (along_rows("topk", x, axis, where)) return topk(x, k, order, where);
+  return per_row(x, topk(x.values(), k, axis, order, where));
 }
 
 RaggedUnique unique(const Ragged& x, SourceLocation where) {

@@ -6,7 +6,7 @@
 #include "reel/core/ragged.h"
 
 /// Elements in order. x is f32, f64, i32 or i64. Equal elements keep the order that they have in x, -0 and 0 are equal, and
-/// a NaN counts as the largest. Gradients go to where the elements came from, of any order. Negative axes count from the
+/// a NaN counts as the largest; a tensor without axes is sorted as its one element. Gradients go to where the elements came from, of any order. Negative axes count from the
 /// last. Throw DTypeError, ShapeError.
 namespace reel {
 
@@ -27,10 +27,16 @@ REEL_API Sorted sort(const Tensor& x, int axis = -1, Order order = Order::ascend
 REEL_API RaggedSorted sort(const Ragged& x, Order order = Order::ascending,
                            SourceLocation where = SourceLocation::current());
 
+/// Per row, along an axis of the values behind the first; axis 0: the rows of each sequence.
+REEL_API RaggedSorted sort(const Ragged& x, int axis, Order order = Order::ascending,
+                           SourceLocation where = SourceLocation::current());
+
 /// sort(x).which
 REEL_API Tensor argsort(const Tensor& x, int axis = -1, Order order = Order::ascending,
                         SourceLocation where = SourceLocation::current());
 REEL_API Ragged argsort(const Ragged& x, Order order = Order::ascending,
+                        SourceLocation where = SourceLocation::current());
+REEL_API Ragged argsort(const Ragged& x, int axis, Order order = Order::ascending,
                         SourceLocation where = SourceLocation::current());
 
 /// The k largest elements along an axis, the largest first; or the k smallest, the smallest first (Order::ascending). Throws
@@ -39,6 +45,9 @@ REEL_API Sorted topk(const Tensor& x, std::int64_t k, int axis = -1, Order order
                      SourceLocation where = SourceLocation::current());
 /// Of each sequence and column; sequences of fewer than k rows keep what they have.
 REEL_API RaggedSorted topk(const Ragged& x, std::int64_t k, Order order = Order::descending,
+                           SourceLocation where = SourceLocation::current());
+/// Per row, along an axis of the values behind the first; axis 0: of each sequence.
+REEL_API RaggedSorted topk(const Ragged& x, std::int64_t k, int axis, Order order = Order::descending,
                            SourceLocation where = SourceLocation::current());
 
 /// What unique() finds.

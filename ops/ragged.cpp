@@ -1,5 +1,6 @@
 #include "reel/ops/ragged.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -9,6 +10,9 @@
 #include "reel/ops/create.h"
 #include "reel/ops/offsets.h"
 #include "reel/ops/reduce.h"
+#include "reel/ops/rows.h"
+#include "reel/ops/scan.h"
+#include "reel/ops/sequence.h"
 #include "reel/ops/softmax.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
@@ -44,6 +48,16 @@ Tensor repeated_rows(const Tensor& x, const Offsets& offsets, bool mean, SourceL
       g.add(0, reduced_rows(mean ? ReduceOp::mean : ReduceOp::sum, g.dy(), offsets, SourceLocation{}));
     });
   return y;
+}
+
+// As repeated_rows, for any dtype.
+Tensor repeated(const char* op, const Tensor& x, const Offsets& offsets, SourceLocation where) {
+  if (is_floating(x.dtype())) return repeated_rows(x, offsets, false, where);
+  const Tensor sequence = detail::numbers_on(x.device(), offsets.total(), [&](std::int64_t* numbers) {
+    for (std::int64_t s = 0; s < offsets.count(); ++s)
+      for (std::int64_t i = 0; i < offsets.length(s); ++i) *numbers++ = s;
+  });
+  return detail::take_rows(op, x, sequence, where);
 }
 
 // 1 at the winner of each sequence and column.
@@ -104,24 +118,32 @@ void check_offsets(const char* op, const Ragged& a, const Ragged& b, SourceLocat
                      where);
 }
 
-// A tensor beside `x`, ready to broadcast against x's values.
-Tensor beside(const char* op, const Ragged& x, const Tensor& other, SourceLocation where) {
+// A tensor beside `x`, ready to broadcast against values of `rank` axes.
+Tensor beside(const char* op, const Ragged& x, int rank, const Tensor& other, SourceLocation where) {
   check::defined(op, "the operand beside the Ragged", other, where);
-  const int rank = x.values().rank();
   if (other.rank() < rank) return other;
   if (other.rank() > rank || other.shape()[0] != x.count())
     throw ShapeError(std::string(op) + ": a tensor beside a Ragged of " + std::to_string(x.count()) +
                          " sequences and values " + x.values().shape().str() + " must have one row per sequence, [" +
                          std::to_string(x.count()) + ", ...], or lower rank, got " + other.shape().str(),
                      where);
-  return repeated_rows(other, x.offsets(), false, where);
+  return repeated(op, other, x.offsets(), where);
+}
+
+// Values with axes of size 1 behind the rows', so that rows of lower rank broadcast by their own axes.
+Tensor of_rank(const Tensor& values, int rank, SourceLocation where) {
+  if (values.rank() == rank) return values;
+  Shape shape{values.shape()[0]};
+  while (shape.rank() < rank - values.rank() + 1) shape.push_back(1);
+  for (int i = 1; i < values.rank(); ++i) shape.push_back(values.shape()[i]);
+  return reshape(values, shape, where);
 }
 
 using Binary = Tensor (*)(const Arg&, const Arg&);
 
 // Rows must not be broadcast away: the result has the Ragged's rows.
-Ragged checked(const char* op, const Ragged& x, Tensor values, SourceLocation where) {
-  if (values.rank() != x.values().rank() || values.shape()[0] != x.total())
+Ragged checked(const char* op, const Ragged& x, int rank, Tensor values, SourceLocation where) {
+  if (values.rank() != rank || values.shape()[0] != x.total())
     throw ShapeError(std::string(op) + ": rows of shapes that broadcast are needed, got a result of shape " +
                          values.shape().str() + " for " + std::to_string(x.total()) + " rows",
                      where);
@@ -130,19 +152,22 @@ Ragged checked(const char* op, const Ragged& x, Tensor values, SourceLocation wh
 
 Ragged both(const char* op, Binary f, const Ragged& a, const Ragged& b, SourceLocation where) {
   check_offsets(op, a, b, where);
-  return a.with(f(Arg(a.values(), where), Arg(b.values(), where)));
+  check::defined(op, "each operand", a.values().defined() ? b.values() : a.values(), where);
+  const int rank = std::max(a.values().rank(), b.values().rank());
+  const Tensor left = of_rank(a.values(), rank, where), right = of_rank(b.values(), rank, where);
+  return a.with(f(Arg(left, where), Arg(right, where)));
 }
 Ragged left(const char* op, Binary f, const Ragged& a, const Arg& b) {
   const SourceLocation where = b.where();
   if (!b.is_tensor()) return a.with(f(Arg(a.values(), where), b));
-  const Tensor other = beside(op, a, b.tensor(), where);
-  return checked(op, a, f(Arg(a.values(), where), Arg(other, where)), where);
+  const Tensor other = beside(op, a, a.values().rank(), b.tensor(), where);
+  return checked(op, a, a.values().rank(), f(Arg(a.values(), where), Arg(other, where)), where);
 }
 Ragged right(const char* op, Binary f, const Arg& a, const Ragged& b) {
   const SourceLocation where = a.where();
   if (!a.is_tensor()) return b.with(f(a, Arg(b.values(), where)));
-  const Tensor other = beside(op, b, a.tensor(), where);
-  return checked(op, b, f(Arg(other, where), Arg(b.values(), where)), where);
+  const Tensor other = beside(op, b, b.values().rank(), a.tensor(), where);
+  return checked(op, b, b.values().rank(), f(Arg(other, where), Arg(b.values(), where)), where);
 }
 
 // --- softmax ----------------------------------------------------------------------------------------------------------
@@ -241,6 +266,8 @@ Ragged minimum(const Arg& a, const Ragged& b) { return right("minimum", minimum,
 Ragged pow(const Arg& a, const Ragged& b) { return right("pow", pow, a, b); }
 
 Tensor sum(const Ragged& x, SourceLocation where) {
+  check::defined("sum", "x", x.values(), where);
+  if (!is_floating(x.dtype())) return reduce_last(cumsum(x, {}, where), where);
   return reduced_rows(ReduceOp::sum, x.values(), x.offsets(), where);
 }
 Tensor mean(const Ragged& x, SourceLocation where) {
@@ -278,12 +305,12 @@ Ragged log_softmax(const Ragged& x, SourceLocation where) {
 }
 
 Ragged repeat_rows(const Tensor& x, const Offsets& offsets, SourceLocation where) {
-  check::floating("repeat_rows", "x", x, where);
+  check::defined("repeat_rows", "x", x, where);
   if (x.rank() < 1 || x.shape()[0] != offsets.count())
     throw ShapeError("repeat_rows: x must have one row for each of the " + std::to_string(offsets.count()) +
                          " sequences, got shape " + x.shape().str(),
                      where);
-  return Ragged(repeated_rows(x, offsets, false, where), offsets, where);
+  return Ragged(repeated("repeat_rows", x, offsets, where), offsets, where);
 }
 
 Ragged Ragged::from_list(const Tensors& sequences, SourceLocation where) {
@@ -340,6 +367,27 @@ Ragged broadcast(const char* op, BinaryFunction f, const Ragged& a, const Ragged
 }
 Ragged broadcast(const char* op, BinaryFunction f, const Ragged& a, const Arg& b) { return left(op, f, a, b); }
 Ragged broadcast(const char* op, BinaryFunction f, const Arg& a, const Ragged& b) { return right(op, f, a, b); }
+
+Ragged broadcast(const char* op, TernaryFunction f, const RaggedOperand& a, const RaggedOperand& b,
+                 const RaggedOperand& c, SourceLocation where) {
+  const RaggedOperand* const all[] = {&a, &b, &c};
+  const Ragged* rows = nullptr;
+  int rank = 0;
+  for (const RaggedOperand* x : all) {
+    if (!x->is_ragged()) continue;
+    check::defined(op, "each operand", x->ragged().values(), where);
+    if (rows == nullptr) rows = &x->ragged();
+    check_offsets(op, *rows, x->ragged(), where);
+    rank = std::max(rank, x->ragged().values().rank());
+  }
+  const auto tensor = [&](const RaggedOperand& x) {
+    if (x.is_ragged()) return of_rank(x.ragged().values(), rank, where);
+    return x.arg().is_tensor() ? beside(op, *rows, rank, x.arg().tensor(), where) : Tensor();
+  };
+  const Tensor tensors[] = {tensor(a), tensor(b), tensor(c)};
+  const auto arg = [&](int i) { return tensors[i].defined() ? Arg(tensors[i], where) : all[i]->arg(); };
+  return checked(op, *rows, rank, f(arg(0), arg(1), arg(2), where), where);
+}
 
 Tensor extremes(ReduceOp op, const Ragged& x, Tensor& which, SourceLocation where) {
   return reduced_rows(op, x.values(), x.offsets(), where, &which);

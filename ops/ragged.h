@@ -7,7 +7,8 @@
 /// Ops on sequences of different lengths. Elementwise functions of one argument, linear, softmax, cross_entropy and embedding
 /// take a Ragged too and stand with their Tensor forms.
 ///
-/// Two Ragged operands have the same offsets, and their rows broadcast (so [total, 1] with [total, 64] is a number per row).
+/// Two Ragged operands have the same offsets, and their rows broadcast (so [total, 1], or [total], with [total, 64] is a number
+/// per row).
 /// A Tensor beside a Ragged broadcasts by its rank, never by its sizes: of the values' rank, [n, ...] is one row per
 /// sequence; of lower rank it is trailing axes of every row.
 namespace reel {
@@ -48,7 +49,8 @@ inline Ragged operator*(const Arg& a, const Ragged& b) { return mul(a, b); }
 inline Ragged operator/(const Arg& a, const Ragged& b) { return div(a, b); }
 
 /// One row per sequence: values [total, ...] give [n, ...]. A sequence without rows gives 0 for sum and mean, -inf for max,
-/// +inf for min. The gradient of max and min goes to the first winner. f32 or f64. Throw DTypeError.
+/// +inf for min. The gradient of max and min goes to the first winner. f32 or f64; integers and bool8 are summed as i64. Throw
+/// DTypeError.
 REEL_API Tensor sum(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Tensor mean(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Tensor max(const Ragged& x, SourceLocation where = SourceLocation::current());
@@ -63,7 +65,7 @@ REEL_API Ragged max(const Ragged& x, const Axes& axes, Keep keep = Keep::no,
 REEL_API Ragged min(const Ragged& x, const Axes& axes, Keep keep = Keep::no,
                     SourceLocation where = SourceLocation::current());
 
-/// One row per sequence, repeated for each of its rows: x [n, ...] gives values [total, ...]. Throws ShapeError.
+/// One row per sequence, of any dtype, repeated for each of its rows: x [n, ...] gives values [total, ...]. Throws ShapeError.
 REEL_API Ragged repeat_rows(const Tensor& x, const Offsets& offsets, SourceLocation where = SourceLocation::current());
 
 /// The sequences as tensors [length, ...]: recorded views.
@@ -83,6 +85,10 @@ using BinaryFunction = Tensor (*)(const Arg&, const Arg&);
 REEL_API Ragged broadcast(const char* op, BinaryFunction f, const Ragged& a, const Ragged& b, SourceLocation where);
 REEL_API Ragged broadcast(const char* op, BinaryFunction f, const Ragged& a, const Arg& b);
 REEL_API Ragged broadcast(const char* op, BinaryFunction f, const Arg& a, const Ragged& b);
+/// The same for three operands, of which one at least is a Ragged.
+using TernaryFunction = Tensor (*)(const Arg&, const Arg&, const Arg&, SourceLocation);
+REEL_API Ragged broadcast(const char* op, TernaryFunction f, const RaggedOperand& a, const RaggedOperand& b,
+                          const RaggedOperand& c, SourceLocation where);
 /// max or min per sequence, recorded, and where the first winner is: a row of its sequence, -1 if that is empty.
 REEL_API Tensor extremes(ReduceOp op, const Ragged& x, Tensor& which, SourceLocation where);
 }  // namespace detail

@@ -107,7 +107,7 @@ Tensor extremum(const char* name, ReduceOp op, const Tensor& x, const Axes& axes
   check::defined(name, "x", x, where);
   const std::uint32_t mask = axes.mask(name, x.rank(), where);
   if (x.dtype() == bool8) throw DTypeError(std::string(name) + ": x must be numbers, got bool8", where);
-  const bool one = first_wins && !axes.all() && axes.count() == 1;
+  const bool one = first_wins && mask != 0 && !axes.all() && axes.count() == 1;
   const bool taped = taping() && is_floating(x.dtype());
   Tensor which;
   Tensor y = reduced(op, x, mask, keep, (taped && one) || winners != nullptr ? &which : nullptr);
@@ -136,6 +136,11 @@ void check_not_empty(const char* name, const Tensor& x, int axis, SourceLocation
 }
 
 Winners winners_of(const char* name, ReduceOp op, const Tensor& x, int axis, Keep keep, SourceLocation where) {
+  check::defined(name, "x", x, where);
+  if (x.rank() == 0) {
+    const Winners one = winners_of(name, op, reshape(x, {1}, where), axis, keep, where);
+    return {reshape(one.y, {}, where), reshape(one.which, {}, where)};
+  }
   check_not_empty(name, x, axis, where);
   Winners winners;
   winners.y = extremum(name, op, x, axis, keep, true, where, &winners.which);
@@ -280,6 +285,15 @@ Ragged argmax(const Ragged& x, int axis, Keep keep, SourceLocation where) {
 Ragged argmin(const Ragged& x, int axis, Keep keep, SourceLocation where) {
   check::row_axes("argmin", x, axis, where);
   return x.with(argmin(x.values(), axis, keep, where));
+}
+
+RaggedWinners max_which(const Ragged& x, int axis, Keep keep, SourceLocation where) {
+  const Winners rows = max_which(x.values(), check::row_axis("max_which", x, axis, where), keep, where);
+  return {x.with(rows.y), x.with(rows.which)};
+}
+RaggedWinners min_which(const Ragged& x, int axis, Keep keep, SourceLocation where) {
+  const Winners rows = min_which(x.values(), check::row_axis("min_which", x, axis, where), keep, where);
+  return {x.with(rows.y), x.with(rows.which)};
 }
 
 namespace detail {

@@ -4,7 +4,8 @@
 #include "reel/ops/axes.h"
 
 /// Reductions over some or all axes. x [..., f32 or f64]; all but mean take integers too. The result has x's shape
-/// without the reduced axes, or with size 1 there (Keep::yes). An axis out of range or named twice throws ShapeError.
+/// without the reduced axes, or with size 1 there (Keep::yes). An axis out of range or named twice throws ShapeError;
+/// a tensor without axes counts as a vector of one.
 ///
 /// A Ragged (f32 or f64) without axes: one row per sequence, values [total, ...] give [n, ...]; with axes, which lie behind the
 /// values' first: per row. sum, mean, max and min of a Ragged stand in ragged.h.
@@ -48,6 +49,11 @@ REEL_API Winners max_which(const Tensor& x, int axis, Keep keep = Keep::no,
 REEL_API Winners min_which(const Tensor& x, int axis, Keep keep = Keep::no,
                            SourceLocation where = SourceLocation::current());
 
+/// The same for a Ragged, per row.
+struct RaggedWinners {
+  Ragged y, which;
+};
+
 /// Per sequence: 1 of none, and -inf, +inf for amax and amin; argmax and argmin count from the sequence's first row, -1 if
 /// there is none.
 REEL_API Tensor prod(const Ragged& x, SourceLocation where = SourceLocation::current());
@@ -68,6 +74,10 @@ REEL_API Ragged argmax(const Ragged& x, int axis, Keep keep = Keep::no,
                        SourceLocation where = SourceLocation::current());
 REEL_API Ragged argmin(const Ragged& x, int axis, Keep keep = Keep::no,
                        SourceLocation where = SourceLocation::current());
+REEL_API RaggedWinners max_which(const Ragged& x, int axis, Keep keep = Keep::no,
+                                 SourceLocation where = SourceLocation::current());
+REEL_API RaggedWinners min_which(const Ragged& x, int axis, Keep keep = Keep::no,
+                                 SourceLocation where = SourceLocation::current());
 
 namespace detail {
 /// Sum over the axes whose bits are set, keeping them with size 1; recorded.

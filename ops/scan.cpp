@@ -6,6 +6,7 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/offsets.h"
+#include "reel/ops/views.h"
 
 // Three recorded scans, whose gradients are made of each other:
 //   E(x, f), exclusive: y[i + 1] = x[i] + f[i] y[i].   dx = E'(dy, f), df = dx y, with E' in the other direction.
@@ -121,16 +122,22 @@ void check_factor(const Tensor& x, const Tensor& factor, SourceLocation where) {
 }  // namespace
 
 Tensor cumsum(const Tensor& x, int axis, ScanOptions options, SourceLocation where) {
+  check::defined("cumsum", "x", x, where);
+  if (x.rank() == 0) return reshape(cumsum(reshape(x, {1}, where), axis, options, where), {}, where);
   const Lines lines = along("cumsum", x, axis, where);
   return sums(countable(x), lines, options, where);
 }
 Tensor cumprod(const Tensor& x, int axis, ScanOptions options, SourceLocation where) {
+  check::defined("cumprod", "x", x, where);
+  if (x.rank() == 0) return reshape(cumprod(reshape(x, {1}, where), axis, options, where), {}, where);
   const Lines lines = along("cumprod", x, axis, where);
   return products(countable(x), lines, options, where);
 }
 Tensor linear_scan(const Tensor& x, const Tensor& factor, int axis, ScanOptions options, SourceLocation where) {
-  const Lines lines = along("linear_scan", x, axis, where);
   check_factor(x, factor, where);
+  if (x.rank() == 0)
+    return reshape(linear_scan(reshape(x, {1}, where), reshape(factor, {1}, where), axis, options, where), {}, where);
+  const Lines lines = along("linear_scan", x, axis, where);
   return recurrence(x, factor, lines, options, where);
 }
 

@@ -2,7 +2,7 @@
 
 #include "reel/core/ragged.h"
 
-/// Running sums and products along an axis of x [.., n, ..]; the result has x's shape. f32 (added and multiplied in f64 and
+/// Running sums and products along an axis of x [.., n, ..], or of a number as of a vector of one; the result has x's shape. f32 (added and multiplied in f64 and
 /// rounded once per element), f64, and integers as i64. In the order of the axis, whatever the number of threads. A Ragged
 /// without an axis, or with axis 0: within each sequence, down each column of its values; with an axis behind that: per row.
 /// Gradients of any order, by scans in the other direction: nothing is divided by, so zeros in a product are like other

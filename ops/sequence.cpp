@@ -60,8 +60,18 @@ Tensor columns_to_rows(const Tensor& y, const Offsets& offsets, std::int64_t win
 
 // One row of each sequence that has rows, as sequences of one row or none, whose sums these are.
 Tensor one_of_each(const char* op, const Ragged& x, bool last, SourceLocation where) {
-  check::floating(op, "x", x.values(), where);
+  check_values(op, x, where);
   const auto offsets = x.offsets().span();
+  if (!is_floating(x.dtype())) {
+    // A row of zeros behind the others stands for the one of an empty sequence.
+    const Tensor rows = detail::numbers_on(x.device(), x.count(), [&](std::int64_t* numbers) {
+      for (std::size_t i = 0; i + 1 < offsets.size(); ++i)
+        *numbers++ = offsets[i] == offsets[i + 1] ? x.total() : last ? offsets[i + 1] - 1 : offsets[i];
+    });
+    Shape row = x.values().shape();
+    row[0] = 1;
+    return embedding(concatenate({x.values(), zeros(row, like(x.values()))}, 0, where), rows, where);
+  }
   std::int64_t found = 0;
   const Tensor lengths = detail::numbers_on(Device::cpu(), x.count(), [&](std::int64_t* numbers) {
     for (std::int64_t i = 0; i < x.count(); ++i) found += numbers[i] = x.length(i) > 0 ? 1 : 0;

@@ -10,8 +10,8 @@ namespace reel {
 /// Throws ShapeError for values of another rank or a negative window. Backward keeps nothing.
 REEL_API Ragged seq2col(const Ragged& x, std::int64_t window, SourceLocation where = SourceLocation::current());
 
-/// The first or last row of each sequence, 0 for an empty one: values [total, ...] give [n, ...]. f32 or f64; gradients of
-/// any order. Throw DTypeError.
+/// The first or last row of each sequence, 0 for an empty one: values [total, ...] give [n, ...]. Any dtype; gradients of any
+/// order for f32 and f64.
 REEL_API Tensor reduce_first(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Tensor reduce_last(const Ragged& x, SourceLocation where = SourceLocation::current());
 

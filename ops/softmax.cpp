@@ -30,14 +30,19 @@ Tensor recorded_gradient(SoftmaxOp op, const Tensor& y, const Tensor& dy, int ax
   return (dy * some - exp(y) * sum(dy, axis, Keep::yes)) / temperature;
 }
 
-Tensor over_axis(SoftmaxOp op, const char* name, const Tensor& x, int axis, double temperature, SourceLocation where) {
+void check_temperature(const char* name, const Tensor& x, double temperature, SourceLocation where) {
   check::floating(name, "x", x, where);
-  axis = check::axis(name, axis, x.rank(), where);
   const bool counts = x.dtype() == f64 ? std::isnormal(temperature) : std::isnormal(static_cast<float>(temperature));
   if (!(temperature > 0 && counts))
     throw Error(std::string(name) + ": temperature must be above 0, finite and not denormal in " + name_of(x.dtype()) +
                     ", got " + std::to_string(temperature),
                 where);
+}
+
+Tensor over_axis(SoftmaxOp op, const char* name, const Tensor& x, int axis, double temperature, SourceLocation where) {
+  check_temperature(name, x, temperature, where);
+  if (x.rank() == 0) return reshape(over_axis(op, name, reshape(x, {1}, where), axis, temperature, where), {}, where);
+  axis = check::axis(name, axis, x.rank(), where);
   Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   backend(x.device()).softmax(op, detail::packed(x).array(), axis, temperature, y.array());
   if (taping())
@@ -52,6 +57,54 @@ Tensor over_axis(SoftmaxOp op, const char* name, const Tensor& x, int axis, doub
       g.add(0, std::move(dx));
     });
   return y;
+}
+
+Ragged divided(const Ragged& x, double temperature) { return temperature == 1 ? x : x.with(x.values() / temperature); }
+
+// --- losses over classes ----------------------------------------------------------------------------------------------
+
+// Where the classes are in scores [n, classes, ...] or [classes].
+int class_axis(const char* op, const char* name, const Tensor& scores, SourceLocation where) {
+  check::floating(op, name, scores, where);
+  if (scores.rank() == 0)
+    throw ShapeError(std::string(op) + ": " + name + " must have shape [classes] or [n, classes, ...], got []", where);
+  return scores.rank() == 1 ? 0 : 1;
+}
+
+Shape without(const Shape& shape, int axis) {
+  Shape rest;
+  for (int i = 0; i < shape.rank(); ++i)
+    if (i != axis) rest.push_back(shape[i]);
+  return rest;
+}
+
+// Scores or soft labels as [rows, classes].
+Tensor in_rows(const Tensor& x, int axis, SourceLocation where) {
+  Shape order;
+  for (int i = 0; i < x.rank(); ++i)
+    if (i != axis) order.push_back(i);
+  order.push_back(axis);
+  return reshape(permute(x, order, where), {without(x.shape(), axis).size(), x.shape()[axis]}, where);
+}
+
+// A loss of scores [n, classes, ...] or [classes] by that of [rows, classes], loss(scores, target).
+template <class Loss>
+Tensor by_rows(const char* op, const Tensor& scores, int axis, const Tensor& target, Reduction reduction,
+               SourceLocation where, Loss&& loss) {
+  const bool soft = is_floating(target.dtype());
+  const Shape rest = without(scores.shape(), axis);
+  check::shape(op, "target", target, soft ? scores.shape() : rest, where);
+  const Tensor y =
+      loss(in_rows(scores, axis, where), soft ? in_rows(target, axis, where) : reshape(target, {rest.size()}, where));
+  return reduction == Reduction::none ? reshape(y, rest, where) : y;
+}
+
+void check_classes(const char* op, const Ragged& scores, SourceLocation where) {
+  check::defined(op, "each Ragged", scores.values(), where);
+  if (scores.values().rank() < 2)
+    throw ShapeError(std::string(op) + ": the values of a Ragged must have shape [total, classes, ...], got " +
+                         scores.values().shape().str(),
+                     where);
 }
 
 // The class of each row: checked, and what of the rows that are ignored.
@@ -157,20 +210,25 @@ Tensor log_softmax(const Tensor& x, int axis, double temperature, SourceLocation
 }
 
 Ragged softmax(const Ragged& x, int axis, double temperature, SourceLocation where) {
-  if (check::axis("softmax", axis, x.values().rank(), where) == 0) return softmax(x, where);
+  check_temperature("softmax", x.values(), temperature, where);
+  if (check::axis("softmax", axis, x.values().rank(), where) == 0) return softmax(divided(x, temperature), where);
   return x.with(softmax(x.values(), axis, temperature, where));
 }
 
 Ragged log_softmax(const Ragged& x, int axis, double temperature, SourceLocation where) {
-  if (check::axis("log_softmax", axis, x.values().rank(), where) == 0) return log_softmax(x, where);
+  check_temperature("log_softmax", x.values(), temperature, where);
+  if (check::axis("log_softmax", axis, x.values().rank(), where) == 0)
+    return log_softmax(divided(x, temperature), where);
   return x.with(log_softmax(x.values(), axis, temperature, where));
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options,
                      SourceLocation where) {
-  check::floating("cross_entropy", "logits", logits, where);
-  check::rank("cross_entropy", "logits", logits, 2, "[rows, classes]", where);
+  const int axis = class_axis("cross_entropy", "logits", logits, where);
   check::defined("cross_entropy", "target", target, where);
+  if (logits.rank() != 2)
+    return by_rows("cross_entropy", logits, axis, target, options.reduction, where,
+                   [&](const Tensor& x, const Tensor& t) { return cross_entropy(x, t, options, where); });
   const double smoothing = options.label_smoothing;
   if (!(smoothing >= 0 && smoothing < 1))
     throw Error("cross_entropy: label_smoothing must be in [0, 1), got " + std::to_string(smoothing), where);
@@ -188,9 +246,11 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
 }
 
 Tensor nll_loss(const Tensor& log_p, const Tensor& target, const NllOptions& options, SourceLocation where) {
-  check::floating("nll_loss", "log_p", log_p, where);
-  check::rank("nll_loss", "log_p", log_p, 2, "[rows, classes]", where);
+  const int axis = class_axis("nll_loss", "log_p", log_p, where);
   check::defined("nll_loss", "target", target, where);
+  if (log_p.rank() != 2)
+    return by_rows("nll_loss", log_p, axis, target, options.reduction, where,
+                   [&](const Tensor& x, const Tensor& t) { return nll_loss(x, t, options, where); });
   const ClassWeights weights("nll_loss", options.weight, "log_p", log_p, where);
   const Targets targets("nll_loss", target, options.ignore, "log_p", log_p, where);
   const std::int64_t rows = log_p.shape()[0], classes = log_p.shape()[1];
@@ -203,19 +263,21 @@ Tensor nll_loss(const Tensor& log_p, const Tensor& target, const NllOptions& opt
 
 Tensor cross_entropy(const Ragged& logits, const Tensor& target, const CrossEntropyOptions& options,
                      SourceLocation where) {
+  check_classes("cross_entropy", logits, where);
   return cross_entropy(logits.values(), target, options, where);
 }
 Tensor cross_entropy(const Ragged& logits, const Ragged& target, const CrossEntropyOptions& options,
                      SourceLocation where) {
   check::same_lengths("cross_entropy", logits, target, where);
-  return cross_entropy(logits.values(), target.values(), options, where);
+  return cross_entropy(logits, target.values(), options, where);
 }
 Tensor nll_loss(const Ragged& log_p, const Tensor& target, const NllOptions& options, SourceLocation where) {
+  check_classes("nll_loss", log_p, where);
   return nll_loss(log_p.values(), target, options, where);
 }
 Tensor nll_loss(const Ragged& log_p, const Ragged& target, const NllOptions& options, SourceLocation where) {
   check::same_lengths("nll_loss", log_p, target, where);
-  return nll_loss(log_p.values(), target.values(), options, where);
+  return nll_loss(log_p, target.values(), options, where);
 }
 
 }  // namespace reel

@@ -157,14 +157,6 @@ Ragged all(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::row_axes("all", x, axes, where);
   return x.with(all(x.values(), axes, keep, where));
 }
-Ragged var(const Ragged& x, const Axes& axes, double correction, Keep keep, SourceLocation where) {
-  check::row_axes("var", x, axes, where);
-  return x.with(var(x.values(), axes, correction, keep, where));
-}
-Ragged stddev(const Ragged& x, const Axes& axes, double correction, Keep keep, SourceLocation where) {
-  check::row_axes("stddev", x, axes, where);
-  return x.with(stddev(x.values(), axes, correction, keep, where));
-}
 Ragged norm(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::row_axes("norm", x, axes, where);
   return x.with(norm(x.values(), axes, keep, where));
@@ -172,6 +164,14 @@ Ragged norm(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) 
 Ragged logsumexp(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::row_axes("logsumexp", x, axes, where);
   return x.with(logsumexp(x.values(), axes, keep, where));
+}
+
+Ragged detail::row_variance(const Ragged& x, const Axes& axes, double correction, Keep keep, bool root,
+                            SourceLocation where) {
+  const char* const op = root ? "stddev" : "var";
+  check::row_axes(op, x, axes, where);
+  const Tensor y = variance(op, x.values(), axes, correction, keep, where);
+  return x.with(root ? reel::root(y) : y);
 }
 
 }  // namespace reel

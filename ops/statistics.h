@@ -1,5 +1,8 @@
 #pragma once
 
+#include <concepts>
+#include <initializer_list>
+
 #include "reel/core/ragged.h"
 #include "reel/ops/axes.h"
 
@@ -11,8 +14,6 @@ namespace reel {
 /// sum((x - mean)^2) / max(0, n - correction) over n elements; NaN for n <= correction where all are equal, as for one.
 REEL_API Tensor var(const Tensor& x, const Axes& axes = {}, double correction = 1, Keep keep = Keep::no,
                     SourceLocation where = SourceLocation::current());
-REEL_API Ragged var(const Ragged& x, const Axes& axes, double correction = 1, Keep keep = Keep::no,
-                    SourceLocation where = SourceLocation::current());
 /// A struct, for a bare number beside a Ragged is an axis.
 struct VarianceOptions {
   double correction = 1;
@@ -22,9 +23,6 @@ REEL_API Tensor var(const Ragged& x, VarianceOptions options = {}, SourceLocatio
 /// sqrt(var(x)), the standard deviation; the gradient where it is 0 is 0.
 REEL_API Tensor stddev(const Tensor& x, const Axes& axes = {}, double correction = 1, Keep keep = Keep::no,
                        SourceLocation where = SourceLocation::current());
-REEL_API Ragged stddev(const Ragged& x, const Axes& axes, double correction = 1, Keep keep = Keep::no,
-                       SourceLocation where = SourceLocation::current());
-
 /// As var of a Ragged.
 REEL_API Tensor stddev(const Ragged& x, VarianceOptions options = {}, SourceLocation where = SourceLocation::current());
 
@@ -57,5 +55,31 @@ REEL_API Ragged any(const Ragged& x, const Axes& axes, Keep keep = Keep::no,
                     SourceLocation where = SourceLocation::current());
 REEL_API Ragged all(const Ragged& x, const Axes& axes, Keep keep = Keep::no,
                     SourceLocation where = SourceLocation::current());
+
+namespace detail {
+/// Per row; the standard deviation, if `root`.
+REEL_API Ragged row_variance(const Ragged& x, const Axes& axes, double correction, Keep keep, bool root,
+                             SourceLocation where);
+}  // namespace detail
+
+/// Per row. Templates and lists, so that g++ does not take var(x, {.correction = 0}) for axes too.
+template <std::convertible_to<Axes> A = Axes>
+Ragged var(const Ragged& x, const A& axes, double correction = 1, Keep keep = Keep::no,
+           SourceLocation where = SourceLocation::current()) {
+  return detail::row_variance(x, axes, correction, keep, false, where);
+}
+inline Ragged var(const Ragged& x, std::initializer_list<int> axes, double correction = 1, Keep keep = Keep::no,
+                  SourceLocation where = SourceLocation::current()) {
+  return detail::row_variance(x, axes, correction, keep, false, where);
+}
+template <std::convertible_to<Axes> A = Axes>
+Ragged stddev(const Ragged& x, const A& axes, double correction = 1, Keep keep = Keep::no,
+              SourceLocation where = SourceLocation::current()) {
+  return detail::row_variance(x, axes, correction, keep, true, where);
+}
+inline Ragged stddev(const Ragged& x, std::initializer_list<int> axes, double correction = 1, Keep keep = Keep::no,
+                     SourceLocation where = SourceLocation::current()) {
+  return detail::row_variance(x, axes, correction, keep, true, where);
+}
 
 }  // namespace reel

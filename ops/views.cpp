@@ -85,8 +85,9 @@ std::string axis_text(int axis) { return " of axis " + std::to_string(axis); }
 
 }  // namespace
 
-Tensor reshape(const Tensor& x, const Shape& shape, SourceLocation where) {
-  check::defined("reshape", "x", x, where);
+namespace detail {
+
+Shape reshaped_to(const Shape& from, const Shape& shape, SourceLocation where) {
   Shape full = shape;
   int unknown = -1;
   std::int64_t known = 1;
@@ -97,13 +98,20 @@ Tensor reshape(const Tensor& x, const Shape& shape, SourceLocation where) {
       throw ShapeError("reshape: sizes must be at least 0, but for one -1, got " + shape.str(), where);
     else if (__builtin_mul_overflow(known, shape[i], &known)) fits = false;
   }
-  if (unknown >= 0 && known > 0) full[unknown] = x.size() / known;
+  if (unknown >= 0 && known > 0) full[unknown] = from.size() / known;
   if (unknown >= 0 && known == 0)
     throw ShapeError("reshape: -1 beside a size of 0 has no meaning, got " + shape.str(), where);
-  if (!fits || full.size() != x.size())
-    throw ShapeError("reshape: the new shape must have as many elements as " + x.shape().str() + ", got " + shape.str(),
+  if (!fits || full.size() != from.size())
+    throw ShapeError("reshape: the new shape must have as many elements as " + from.str() + ", got " + shape.str(),
                      where);
-  Tensor y = detail::reshaped(detail::packed(x), full);
+  return full;
+}
+
+}  // namespace detail
+
+Tensor reshape(const Tensor& x, const Shape& shape, SourceLocation where) {
+  check::defined("reshape", "x", x, where);
+  Tensor y = detail::reshaped(detail::packed(x), detail::reshaped_to(x.shape(), shape, where));
   if (taping()) record_op("reshape", where, {&x}, y, {}, [](Gradients& g) { g.add(0, reshape(g.dy(), g.shape(0))); });
   return y;
 }
@@ -191,17 +199,18 @@ Tensor squeeze(const Tensor& x, int axis, SourceLocation where) {
   return y;
 }
 
-Tensor expand(const Tensor& x, const Shape& shape, SourceLocation where) {
+Tensor expand(const Tensor& x, const Shape& given, SourceLocation where) {
   check::defined("expand", "x", x, where);
+  Shape shape = given;
   bool fits = x.rank() <= shape.rank();
   std::int64_t size = 1;  // fits 64 bits
-  for (int i = 0; fits && i < shape.rank(); ++i) fits = shape[i] >= 0 && !__builtin_mul_overflow(size, shape[i], &size);
-  for (int i = 0; fits && i < x.rank(); ++i) {
-    const std::int64_t to = shape[i + shape.rank() - x.rank()];
-    fits = x.shape()[i] == to || x.shape()[i] == 1;
+  for (int i = 0, lead = shape.rank() - x.rank(); fits && i < shape.rank(); ++i) {
+    if (i >= lead && shape[i] == -1) shape[i] = x.shape()[i - lead];
+    fits = shape[i] >= 0 && !__builtin_mul_overflow(size, shape[i], &size) &&
+           (i < lead || x.shape()[i - lead] == shape[i] || x.shape()[i - lead] == 1);
   }
   if (!fits)
-    throw ShapeError("expand: " + x.shape().str() + " must broadcast to the new shape, got " + shape.str(), where);
+    throw ShapeError("expand: " + x.shape().str() + " must broadcast to the new shape, got " + given.str(), where);
   Tensor y = detail::broadcast_view(x, shape);
   if (taping())
     record_op("expand", where, {&x}, y, {}, [](Gradients& g) { g.add(0, detail::sum_to(g.dy(), g.shape(0))); });

@@ -21,7 +21,8 @@ REEL_API Tensor permute(const Tensor& x, const Shape& order, SourceLocation wher
 REEL_API Tensor unsqueeze(const Tensor& x, int axis, SourceLocation where = SourceLocation::current());
 /// Without an axis of size 1. A view. Throws ShapeError if its size is another.
 REEL_API Tensor squeeze(const Tensor& x, int axis, SourceLocation where = SourceLocation::current());
-/// Axes of size 1, and new leading axes, repeated to `shape`. A view. Throws ShapeError if it does not broadcast.
+/// Axes of size 1, and new leading axes, repeated to `shape`, in which -1 keeps the size of an axis of x. A view. Throws
+/// ShapeError if it does not broadcast.
 REEL_API Tensor expand(const Tensor& x, const Shape& shape, SourceLocation where = SourceLocation::current());
 /// Indices begin, begin + step, ... below end along an axis; begin and end may count from the end, and are clipped as in
 /// Python; step >= 1. A view.

@@ -39,5 +39,7 @@ struct RaggedOp {
 inline void PrintTo(const RaggedOp& op, std::ostream* out) { *out << op.name; }
 
 std::vector<RaggedOp> ragged_ops();
+// In ragged_properties_shape.cpp.
+std::vector<RaggedOp> ragged_shape_ops();
 
 }  // namespace reel::test

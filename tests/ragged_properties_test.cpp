@@ -1,10 +1,11 @@
 // Each op on Ragged against the same op on its sequences one by one and on padded sequences with a mask: values and gradients;
 // and the bits of a sequence alone against those in a batch. Lengths are random, many of them 0. The table of ops is in
-// ragged_properties_ops.cpp; RC_PARAMS in the environment sets another seed or number of cases.
+// ragged_properties_ops.cpp and ragged_properties_shape.cpp; RC_PARAMS in the environment sets another seed or number of cases.
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -194,6 +195,9 @@ TEST(RaggedPropertiesTable, FewOpsAreWithoutAMask) {
                               op.name.ends_with("_bidirectional") || op.name.ends_with("_state");
     EXPECT_EQ(!op.padding, needs_length) << op.name;
   }
+  // Those that go round from the end, count what is there, or repeat the edge.
+  const auto shapes = ragged_shape_ops();
+  EXPECT_LE(std::count_if(shapes.begin(), shapes.end(), [](const RaggedOp& op) { return !op.padding; }), 14);
 }
 
 TEST_P(RaggedProperties, ASequenceAloneHasTheSameBitsAsInABatch) {
@@ -219,6 +223,8 @@ TEST_P(RaggedProperties, ASequenceAloneHasTheSameBitsAsInABatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, RaggedProperties, testing::ValuesIn(ragged_ops()),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Shape, RaggedProperties, testing::ValuesIn(ragged_shape_ops()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

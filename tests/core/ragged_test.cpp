@@ -7,7 +7,10 @@
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
+#include "reel/ops/elementwise.h"
 #include "reel/ops/gradcheck.h"
+#include "reel/ops/logical.h"
+#include "reel/ops/ragged_shape.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
 #include "reel/tests/expect.h"
@@ -49,12 +52,38 @@ TEST(RaggedBroadcast, ANumberPerRowComesAsARagged) {
   EXPECT_EQ((per_row * x).values()[3][1].item(), x.values()[3][1].item() * 4);
 }
 
+TEST(RaggedBroadcast, TwoRaggedGoByRankEvenWhereRowsWouldFitColumns) {
+  // Two rows of two: [2] beside them is a number per row, not one per column.
+  const Ragged x = Ragged::from_lengths(ones({2, 2}, {.dtype = f64}), {1, 1});
+  const Ragged per_row = x.with(tensor({3, 5}, {.dtype = f64}));
+  EXPECT_EQ((x * per_row).values().to_vector<double>(), (std::vector<double>{3, 3, 5, 5}));
+  EXPECT_EQ((per_row - x).values().to_vector<double>(), (std::vector<double>{2, 2, 4, 4}));
+  EXPECT_EQ(where(per_row > 4, x, per_row).values().to_vector<double>(), (std::vector<double>{3, 3, 1, 1}));
+}
+
+TEST(RaggedBroadcast, IntegersPerSequence) {
+  const Ragged x = Ragged::from_lengths(arange(5), kLengths);
+  EXPECT_EQ((x + tensor({10, 20, 30}, {.dtype = i64})).values().to_vector<int>(),
+            (std::vector<int>{10, 11, 32, 33, 34}));
+  EXPECT_EQ(repeat_rows(arange(3), x.offsets()).values().to_vector<int>(), (std::vector<int>{0, 0, 2, 2, 2}));
+  EXPECT_EQ(sum(x).to_vector<int>(), (std::vector<int>{1, 0, 9}));
+}
+
 TEST(RaggedBroadcast, MisfitsAreNamed) {
   const Ragged x = sample();
   EXPECT_THROW_WITH(x + ones({4, 2}, {.dtype = f64}), ShapeError, "add", "3 sequences", "[4, 2]", "ragged_test.cpp");
   EXPECT_THROW_WITH(x + ones({5, 1, 2}, {.dtype = f64}), ShapeError, "add", "[5, 1, 2]");
   const Ragged other = Ragged::from_lengths(x.values(), {3, 0, 2});
   EXPECT_THROW_WITH(x * other, ShapeError, "mul", "same lengths", "cut differently");
+}
+
+TEST(RaggedShape, ARowsShapeDoesNotDependOnTheNumberOfRows) {
+  for (const std::int64_t rows : {0, 3}) {
+    const Ragged x = Ragged::from_lengths(ones({rows, 6}), {0, rows});
+    EXPECT_EQ(reshape(x, {-1, 2, -1}).values().shape(), Shape(rows, 2, 3));
+    EXPECT_THROW_WITH(reshape(x, {-1, 4, -1}), ShapeError, "reshape", "[1, 6]", "ragged_test.cpp");
+    EXPECT_THROW_WITH(reshape(x, {-1, 5}), ShapeError, "reshape", "as many elements as [1, 6], got [1, 5]");
+  }
 }
 
 TEST(RaggedReduce, EmptySequencesGiveTheNeutralElements) {
@@ -90,9 +119,12 @@ TEST(RaggedReduce, EmptyBatchesAreLegal) {
   EXPECT_EQ(sum(hollow).shape(), (Shape{2, 4}));
 }
 
-TEST(RaggedReduce, IntegersAreRefused) {
+TEST(RaggedReduce, IntegersAreSummedAndNothingElse) {
   const Ragged x = Ragged::from_lengths(arange(3), {1, 2});
-  EXPECT_THROW_WITH(sum(x), DTypeError, "sum", "i64", "ragged_test.cpp");
+  EXPECT_EQ(sum(x).dtype(), i64);
+  EXPECT_EQ(sum(x > 0).to_vector<int>(), (std::vector<int>{0, 2}));
+  EXPECT_THROW_WITH(mean(x), DTypeError, "mean", "i64", "ragged_test.cpp");
+  EXPECT_THROW_WITH(max(x), DTypeError, "max", "i64", "ragged_test.cpp");
 }
 
 TEST(RaggedConvert, ListsAndPaddingRoundTrip) {

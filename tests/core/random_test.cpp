@@ -111,6 +111,30 @@ TEST(Random, APermutationHoldsEachNumberOnce) {
   EXPECT_EQ(permutation(0, generator).size(), 0);
 }
 
+TEST(Random, AGeneratorGivesWhatTheProcessGivesFromItsSeed) {
+  const Tensor p = tensor({0.25, 0.5, 0.75, 1}, {.dtype = f64});
+  Generator generator(17);
+  const auto own = [&] {
+    return Tensors{randint(0, 1000, {50}, generator), randint(-3, 3, {50}, generator, {.dtype = i32}),
+                   bernoulli(0.5, {50}, generator),   bernoulli(0.5, {50}, generator, {.dtype = bool8}),
+                   bernoulli(p, generator),           permutation(50, generator),
+                   permutation(1, generator),         rand({3}, generator)};
+  }();
+  manual_seed(17);
+  const Tensors process{randint(0, 1000, {50}), randint(-3, 3, {50}, {.dtype = i32}),
+                        bernoulli(0.5, {50}),   bernoulli(0.5, {50}, {.dtype = bool8}),
+                        bernoulli(p),           permutation(50),
+                        permutation(1),         rand({3})};
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    EXPECT_EQ(own[i].dtype(), process[i].dtype()) << i;
+    EXPECT_EQ(own[i].to_vector<double>(), process[i].to_vector<double>()) << i;
+  }
+  EXPECT_EQ(generator.state().counter, random_state().counter);
+  EXPECT_THROW_WITH(randint(3, 3, {1}, generator), Error, "randint", "got 3 and 3", "random_test.cpp");
+  EXPECT_THROW_WITH(bernoulli(2, {1}, generator), Error, "bernoulli", "got 2", "random_test.cpp");
+  EXPECT_THROW_WITH(bernoulli(arange(2), generator), DTypeError, "bernoulli", "i64", "random_test.cpp");
+}
+
 TEST(Random, PermutationsOfThreeAreEquallyLikely) {
   Generator generator(9);
   std::vector<int> counts(27);

@@ -343,9 +343,9 @@ OpCase ragged_row(const std::string& variant, const ConvOptions& options, bool r
           .differentiable = {0, 1, 2},
           .tolerance = 100,
           .bad = {{[] {
-                     conv1d(Ragged::from_lengths(ones({3, 2}), {3}), ones({1, 2, 3}), {}, {.stride = 2});
+                     conv1d(Ragged::from_lengths(ones({3, 2}), {3}), ones({1, 2, 3}), {}, {.stride = 0});
                    },
-                   {"conv1d", "stride 1", "cases.cpp"}},
+                   {"conv1d", "stride must be at least 1, got 0", "cases.cpp"}},
                   {[] {
                      conv1d(Ragged::from_lengths(ones({3}), {3}), ones({1, 2, 3}));
                    },

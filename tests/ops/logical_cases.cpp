@@ -86,10 +86,10 @@ void add_pairs(std::vector<OpCase>& rows, const std::string& name, TensorPair op
        {name, "the same lengths", "cases.cpp"}}};
 }
 
-using RaggedArg = Ragged (*)(const Ragged&, const Arg&);
+using RaggedOperand = Ragged (*)(const Ragged&, const Arg&);
 
 // A Ragged against a Ragged, against trailing axes, and against a number.
-void add_comparisons(std::vector<OpCase>& rows, const std::string& name, RaggedPair op, RaggedArg beside, Truth f) {
+void add_comparisons(std::vector<OpCase>& rows, const std::string& name, RaggedPair op, RaggedOperand beside, Truth f) {
   rows.push_back(pair(
       name + "/ragged",
       [op](const Tensor& a, const Tensor& b) { return op(ragged(a), ragged(b), SourceLocation::current()).values(); },

@@ -106,5 +106,8 @@ std::vector<OpCase> attention_cases();
 std::vector<OpCase> normalize_cases();
 std::vector<OpCase> sequence_cases();
 std::vector<OpCase> recurrent_cases();
+std::vector<OpCase> ragged_shape_cases();
+std::vector<OpCase> lkj_cases();
+std::vector<OpCase> number_cases();
 
 }  // namespace reel::test

@@ -166,7 +166,23 @@ std::vector<OpCase> shape_cases() {
       {{[] {
           expand(ones({2, 3}), {2, 4});
         },
-        {"expand", "[2, 3]", "got [2, 4]", "cases.cpp"}}}));
+        {"expand", "[2, 3]", "got [2, 4]", "cases.cpp"}},
+       {[] {
+          expand(ones({2, 3}), {-1, 2, 3});
+        },
+        {"expand", "[2, 3]", "got [-1, 2, 3]"}}}));
+  rows.push_back(moves(
+      "expand/kept",
+      [](const Tensor& x) {
+        return expand(unsqueeze(x, 1), {3, -1, 4, -1, -1});
+      },
+      [](const Shape& s) {
+        return Shape{3, s[0], 4, 2, s[2]};
+      },
+      [](const Index& i, const Shape&) {
+        return Index{i[1], i[3], i[4]};
+      },
+      {}));
   rows.push_back(moves(
       "slice", [](const Tensor& x) { return slice(x, 2, 0, 1000, 2); },
       [](const Shape& s) {

@@ -6,6 +6,7 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
 #include "reel/ops/embedding.h"
+#include "reel/ops/views.h"
 #include "reel/tests/ops/reference.h"
 
 namespace reel::test {
@@ -154,6 +155,28 @@ OpCase nll_row(const std::string& variant, const Classes& with) {
   return row;
 }
 
+// The same rows as pixels, [n, classes, 1, pixels], of images behind one another; the result is as before.
+OpCase in_images(OpCase row) {
+  const auto rows_of = row.call;
+  const auto images = [](const Tensor& x) {  // [rows, ...] to [1 or rows / 3, 3 or rows, ...]
+    const std::int64_t rows = x.shape()[0], pixels = rows % 3 == 0 ? 3 : rows;
+    Shape shape{pixels == 0 ? 1 : rows / pixels, pixels};
+    for (int i = 1; i < x.rank(); ++i) shape.push_back(x.shape()[i]);
+    return reshape(x, shape);
+  };
+  row.name += row.name.find('/') == std::string::npos ? "/images" : "_images";
+  row.call = [=](const Tensors& in) {
+    const Tensor scores = unsqueeze(transpose(images(in[0]), 1, 2), 2);
+    const Tensor target = images(in[1]);
+    const Tensor y =
+        rows_of({scores, target.rank() == 3 ? unsqueeze(transpose(target, 1, 2), 2) : unsqueeze(target, 1)});
+    return y.rank() == 0 ? y : reshape(y, {in[0].shape()[0]});
+  };
+  row.rows_alone = false;
+  row.bad.clear();
+  return row;
+}
+
 // Sequences of no rows, of one, and of the rest.
 Ragged ragged(const Tensor& x) {
   const std::int64_t rows = x.shape()[0], one = std::min<std::int64_t>(rows, 1);
@@ -200,12 +223,21 @@ void add_class_losses(std::vector<OpCase>& rows) {
   rows.push_back(soft_row("_none", {.reduction = Reduction::none, .smoothing = 0.25, .weighted = true}));
   rows.push_back(soft_row("_sum", {.reduction = Reduction::sum, .weighted = true}));
 
+  rows.push_back(in_images(cross_entropy_row("", {})));
+  rows.push_back(in_images(
+      cross_entropy_row("/none", {.reduction = Reduction::none, .ignore = 1, .smoothing = 0.5, .weighted = true})));
+  rows.push_back(in_images(soft_row("_none", {.reduction = Reduction::none, .smoothing = 0.25, .weighted = true})));
+  rows.push_back(in_images(soft_row("", {})));
+  rows.push_back(in_images(nll_row("/sum", {.reduction = Reduction::sum, .ignore = 1, .weighted = true})));
+  rows.push_back(in_images(nll_row("/none", {.reduction = Reduction::none})));
+
   rows.push_back(nll_row("", {}));
   rows.back().bad = {{[] {
                         nll_loss(ones({2, 3}), tensor({0, 3}, {.dtype = i64}));
                       },
                       {"nll_loss", "[0, 3)", "got 3 at position 1", "cases.cpp"}},
-                     {[] { nll_loss(ones({3}), arange(3)); }, {"nll_loss", "[rows, classes], got [3]"}},
+                     {[] { nll_loss(ones({3}), arange(3)); }, {"nll_loss", "target must have shape [], got [3]"}},
+                     {[] { nll_loss(ones({}), arange(3)); }, {"nll_loss", "[n, classes, ...], got []", "cases.cpp"}},
                      {[] {
                         nll_loss(ones({2, 3}), Tensor());
                       },
@@ -282,8 +314,18 @@ std::vector<OpCase> softmax_cases() {
                         cross_entropy(ones({2, 3}), ones({2}));
                       },
                       {"cross_entropy", "target must have shape [2, 3], got [2]"}},
-                     {[] { cross_entropy(ones({3}), arange(3)); },
-                      {"cross_entropy", "logits must have shape [rows, classes], got [3]"}}};
+                     {[] {
+                        cross_entropy(ones({2, 3, 4}), zeros({2, 3}, {.dtype = i64}));
+                      },
+                      {"cross_entropy", "target must have shape [2, 4], got [2, 3]", "cases.cpp"}},
+                     {[] {
+                        cross_entropy(ones({2, 3, 4}), ones({2, 4}));
+                      },
+                      {"cross_entropy", "target must have shape [2, 3, 4], got [2, 4]"}},
+                     {[] { cross_entropy(Ragged::from_lengths(ones({3}), {3}), arange(3)); },
+                      {"cross_entropy", "[total, classes, ...], got [3]", "cases.cpp"}},
+                     {[] { cross_entropy(ones({}), arange(1)); },
+                      {"cross_entropy", "logits must have shape [classes] or [n, classes, ...], got []"}}};
   add_class_losses(rows);
   rows.push_back(embedding_row());
   return rows;
