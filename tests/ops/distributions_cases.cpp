@@ -28,13 +28,26 @@ struct Range {
 // --- densities: a value [rows, cols] and parameters [cols] ------------------------------------------------------------
 
 struct Density {
-  std::string name;
+  std::string name, type;
   std::vector<Range> ranges;  // of the value and each parameter
   std::function<Tensor(const Tensors&)> call;
   std::function<Real(const std::vector<Real>&)> formula;  // of the value and the parameters
   std::int64_t counts = 0;                                // > 0: values are integers below
   double tolerance = 60;
 };
+
+std::vector<BadCall> bad_densities(const Density& density) {
+  const auto call = [density](const Tensor& value, const Tensor& parameter) {
+    return [=] {
+      Tensors in{value, parameter};
+      while (in.size() < density.ranges.size()) in.push_back(ones({}));
+      density.call(in);
+    };
+  };
+  return {{call(ones({3}), arange(3)), {density.type + ": ", " must be f32 or f64, got i64", "cases.cpp"}},
+          {call(ones({2}), ones({3})), {density.type + ": shapes must be equal or broadcast, got [2] and [3]"}},
+          {call(Tensor(), ones({3})), {density.type + ": value must be defined"}}};
+}
 
 OpCase density_row(const Density& density) {
   std::vector<int> differentiable;
@@ -62,7 +75,7 @@ OpCase density_row(const Density& density) {
               },
           .differentiable = differentiable,
           .tolerance = density.tolerance,
-          .rows_alone = true};
+          .bad = bad_densities(density)};
 }
 
 Real log_choose(Real n, Real k) { return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1); }
@@ -70,6 +83,7 @@ Real log_beta(Real a, Real b) { return std::lgamma(a) + std::lgamma(b) - std::lg
 
 std::vector<Density> densities() {
   return {{"normal",
+           "Normal",
            {{-3, 3}, {-1, 1}, {0.5, 2}},
            [](const Tensors& in) { return d::Normal(in[1], in[2]).log_prob(in[0]); },
            [](const std::vector<Real>& x) {
@@ -77,6 +91,7 @@ std::vector<Density> densities() {
              return log(std::exp(-z * z / 2) / (x[2] * std::sqrt(2 * kPi)));
            }},
           {"student_t",
+           "StudentT",
            {{-9, 9}, {0.5, 8}, {-1, 1}, {0.5, 2}},
            [](const Tensors& in) { return d::StudentT(in[1], in[2], in[3]).log_prob(in[0]); },
            [](const std::vector<Real>& x) {
@@ -84,23 +99,27 @@ std::vector<Density> densities() {
              return -log_beta(0.5L, df / 2) - log(df) / 2 - log(x[3]) - (df + 1) / 2 * log(1 + z * z / df);
            }},
           {"gamma",
+           "Gamma",
            {{0.1, 9}, {0.3, 5}, {0.5, 2}},
            [](const Tensors& in) { return d::Gamma(in[1], in[2]).log_prob(in[0]); },
            [](const std::vector<Real>& x) {
              return log(std::pow(x[2], x[1]) * std::pow(x[0], x[1] - 1) / std::tgamma(x[1])) - x[2] * x[0];
            }},
           {"beta",
+           "Beta",
            {{0.05, 0.95}, {0.3, 5}, {0.3, 5}},
            [](const Tensors& in) { return d::Beta(in[1], in[2]).log_prob(in[0]); },
            [](const std::vector<Real>& x) {
              return (x[1] - 1) * log(x[0]) + (x[2] - 1) * log(1 - x[0]) - log_beta(x[1], x[2]);
            }},
           {"poisson_distribution",
+           "Poisson",
            {{}, {0.5, 9}},
            [](const Tensors& in) { return d::Poisson(in[1]).log_prob(in[0]); },
            [](const std::vector<Real>& x) { return log(std::pow(x[1], x[0]) / std::tgamma(x[0] + 1)) - x[1]; },
            12},
           {"negative_binomial",
+           "NegativeBinomial",
            {{}, {0.5, 9}, {-2, 2}},
            [](const Tensors& in) { return d::NegativeBinomial(in[1], in[2]).log_prob(in[0]); },
            [](const std::vector<Real>& x) {
@@ -109,6 +128,7 @@ std::vector<Density> densities() {
            },
            12},
           {"bernoulli_distribution",
+           "Bernoulli",
            {{}, {-6, 6}},
            [](const Tensors& in) { return d::Bernoulli(in[1]).log_prob(in[0]); },
            [](const std::vector<Real>& x) {
@@ -117,6 +137,7 @@ std::vector<Density> densities() {
            },
            2},
           {"half_cauchy",
+           "HalfCauchy",
            {{0.1, 9}, {0.5, 2}},
            [](const Tensors& in) { return d::HalfCauchy(in[1]).log_prob(in[0]); },
            [](const std::vector<Real>& x) { return log(2 / (kPi * x[1] * (1 + x[0] * x[0] / (x[1] * x[1])))); }}};
@@ -142,7 +163,6 @@ OpCase categorical_row() {
                 });
               },
           .tolerance = 20,
-          .rows_alone = true,
           .bad = {{[] { d::Categorical(arange(3)); }, {"Categorical: logits must be f32 or f64", "cases.cpp"}},
                   {[] {
                      d::Categorical(ones({3, 0}));
@@ -207,6 +227,43 @@ Definition correlation_of(const Vector& x) {
   return result;
 }
 
+// Factors l of 4 rows from 6 free numbers each.
+OpCase lkj_row() {
+  constexpr double kConcentration = 1.5;
+  constexpr int kDim = 4;
+  return {.name = "lkj_cholesky",
+          .inputs =
+              [](Maker& make, Size size) {
+                return Tensors{make.uniform({extent_of(size).rows, kDim * (kDim - 1) / 2}, -1.5, 1.5)};
+              },
+          .call =
+              [](const Tensors& in) {
+                return d::LKJCholesky(kDim, kConcentration).log_prob(t::CorrelationCholesky().forward(in[0]));
+              },
+          .reference =
+              [](const std::vector<Ref>& in) {
+                return filled({in[0].shape[0]}, [&](const auto& r) {
+                  Vector x;
+                  for (std::int64_t k = 0; k < in[0].shape[1]; ++k) x.push_back(at(in[0], {r[0], k}));
+                  const Vector l = correlation_of(x).y;
+                  Real total = 0;
+                  for (int i = 1; i < kDim; ++i) {
+                    const Real half = Real(i) / 2, b = kConcentration + Real(kDim - 1 - i) / 2;
+                    total += std::lgamma(b + half) - std::lgamma(b) - half * log(kPi) +
+                             (2 * b - 2) * log(l[static_cast<std::size_t>(i * kDim + i)]);
+                  }
+                  return static_cast<double>(total);
+                });
+              },
+          .tolerance = 200,
+          .bad = {{[] { d::LKJCholesky(0, 1); }, {"LKJCholesky: dim must be at least 1, got 0", "cases.cpp"}},
+                  {[] { d::LKJCholesky(2, arange(3)); }, {"LKJCholesky: concentration must be f32 or f64, got i64"}},
+                  {[] {
+                     d::LKJCholesky(3, 1).log_prob(ones({2, 2}));
+                   },
+                   {"LKJCholesky: value must have shape [..., 3, 3]", "got [2, 2]", "cases.cpp"}}}};
+}
+
 // Rows of so many elements.
 std::int64_t width_of(Size size, bool triangle) {
   const std::int64_t cols = extent_of(size).cols;
@@ -238,7 +295,6 @@ std::vector<OpCase> vector_rows(const std::string& name, Transform transform, De
                  .call = [=](const Tensors& in) { return transform.forward(in[0]); },
                  .reference = [=](const std::vector<Ref>& in) { return reference(in, false); },
                  .tolerance = 200,
-                 .rows_alone = true,
                  .bad = bad};
   OpCase determinant = forward, inverse = forward;
   determinant.name += "/log_det";
@@ -269,7 +325,6 @@ std::vector<OpCase> element_rows(const std::string& name, Transform transform, R
                        for (double& v : y.v) v = static_cast<double>(f(v));
                        return y;
                      },
-                 .rows_alone = true,
                  .bad = bad};
   OpCase determinant = forward, inverse = forward;
   determinant.name += "/log_det";
@@ -352,6 +407,7 @@ OpCase drawn_row(const std::string& name, Tensor (*op)(const Tensor&, Generator*
           .order = 0,
           .differentiable = {},
           .tolerance = 100,
+          .mixes_rows = "each place has its own random numbers",
           .bad = {{[op] { op(arange(3), nullptr, SourceLocation::current()); },
                    {name + ": " + parameter + " must be f32 or f64, got i64", "cases.cpp"}}}};
 }
@@ -361,17 +417,19 @@ OpCase drawn_row(const std::string& name, Tensor (*op)(const Tensor&, Generator*
 std::vector<OpCase> distributions_cases() {
   std::vector<OpCase> rows;
   for (const Density& density : densities()) rows.push_back(density_row(density));
-  rows[0].bad = {{[] { d::Normal(arange(3), 1); }, {"Normal: loc must be f32 or f64, got i64", "cases.cpp"}},
-                 {[] { d::Normal(ones({2}), ones({3})).log_prob(ones({2})); },
-                  {"Normal: shapes must be equal or broadcast, got [2] and [3]", "cases.cpp"}},
-                 {[] { d::Normal(0, 1).log_prob(Tensor()); }, {"Normal: value must be defined"}}};
   rows.push_back(categorical_row());
+  rows.push_back(lkj_row());
   const auto append = [&](const std::vector<OpCase>& more) { rows.insert(rows.end(), more.begin(), more.end()); };
   append(element_rows(
-      "exp_transform", t::Exp(), [](Real x) { return std::exp(x); }, [](Real x) { return x; }, {}));
+      "exp_transform", t::Exp(), [](Real x) { return std::exp(x); }, [](Real x) { return x; },
+      {{[] { t::Exp().forward(arange(3)); }, {"exp: x must be f32 or f64, got i64", "cases.cpp"}},
+       {[] { t::Exp().log_abs_det_jacobian(arange(3)); }, {"Exp: x must be f32 or f64, got i64", "cases.cpp"}}}));
   append(element_rows(
       "affine_transform", t::Affine(0.5, -3), [](Real x) { return 0.5L - 3 * x; },
-      [](Real) { return std::log(Real(3)); }, {}));
+      [](Real) { return std::log(Real(3)); },
+      {{[] { t::Affine(arange(3), 1); }, {"Affine: loc must be f32 or f64, got i64", "cases.cpp"}},
+       {[] { t::Affine(ones({2}), 1).forward(ones({3})); }, {"shapes must be equal or broadcast, got [2] and [3]"}},
+       {[] { t::Affine(0, ones({2})).log_abs_det_jacobian(arange(3)); }, {"Affine: x must be f32 or f64, got i64"}}}));
   append(element_rows(
       "interval_transform", t::Interval(-1, 3), [](Real x) { return -1 + 4 * sigmoid_of(x); },
       [](Real x) { return log(4 * sigmoid_of(x) * sigmoid_of(-x)); },
@@ -384,7 +442,7 @@ std::vector<OpCase> distributions_cases() {
                          t::Simplex().inverse(ones({2, 0}));
                        },
                        {"Simplex: vectors", "at least 1", "cases.cpp"}}}));
-  append(vector_rows("correlation_transform", t::CorrelationCholesky(), correlation_of, true,
+  append(vector_rows("correlation_cholesky_transform", t::CorrelationCholesky(), correlation_of, true,
                      {{[] { t::CorrelationCholesky().forward(ones({4})); }, {"d (d - 1) / 2], got [4]", "cases.cpp"}},
                       {[] { t::CorrelationCholesky().inverse(ones({4})); }, {"y must have shape [..., d, d]"}}}));
   rows.push_back(drawn_row("standard_gamma", standard_gamma, gamma_number, {0.05, 4}, "alpha"));

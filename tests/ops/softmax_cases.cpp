@@ -6,7 +6,7 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
 #include "reel/ops/embedding.h"
-#include "reel/tests/ops/reference.h"
+#include "reel/tests/ops/sequences.h"
 
 namespace reel::test {
 
@@ -47,7 +47,7 @@ OpCase softmax_row(bool log, int axis, double temperature, const std::string& va
                 return y;
               },
           .tolerance = 20,
-          .rows_alone = axis == 1,
+          .mixes_rows = axis == 0 ? "over the rows" : "",
           .bad = {{[op] {
                      op(ones({2, 3}), 2, 1, SourceLocation::current());
                    },
@@ -124,8 +124,7 @@ OpCase cross_entropy_row(const std::string& variant, const Classes& with) {
           },
       .call = [with](const Tensors& in) { return cross_entropy(in[0], in[1], with.options(in[0])); },
       .reference = [with](const std::vector<Ref>& in) { return hard_losses(log_softmax_of(in[0], 1, 1), in[1], with); },
-      .tolerance = with.reduction == Reduction::none ? 20.0 : 60.0,
-      .rows_alone = with.reduction == Reduction::none};
+      .tolerance = with.reduction == Reduction::none ? 20.0 : 60.0};
 }
 
 OpCase soft_row(const std::string& variant, const Classes& with) {
@@ -141,7 +140,6 @@ OpCase soft_row(const std::string& variant, const Classes& with) {
     });
   };
   row.differentiable = {0, 1};
-  row.rows_alone = false;
   row.tolerance = 100;
   return row;
 }
@@ -152,12 +150,6 @@ OpCase nll_row(const std::string& variant, const Classes& with) {
   row.call = [with](const Tensors& in) { return nll_loss(in[0], in[1], with.nll_options(in[0])); };
   row.reference = [with](const std::vector<Ref>& in) { return hard_losses(in[0], in[1], with); };
   return row;
-}
-
-// Sequences of no rows, of one, and of the rest.
-Ragged ragged(const Tensor& x) {
-  const std::int64_t rows = x.shape()[0], one = std::min<std::int64_t>(rows, 1);
-  return Ragged::from_lengths(x, {0, one, rows - one});
 }
 
 void add_class_losses(std::vector<OpCase>& rows) {
@@ -184,9 +176,9 @@ void add_class_losses(std::vector<OpCase>& rows) {
   rows.push_back(cross_entropy_row("/weight_smoothing_mean", {.smoothing = 0.5, .weighted = true}));
   rows.push_back(cross_entropy_row("/ragged", {.reduction = Reduction::none, .smoothing = 0.125}));
   rows.back().call = [](const Tensors& in) {
-    return cross_entropy(ragged(in[0]), ragged(in[1]), {.reduction = Reduction::none, .label_smoothing = 0.125});
+    return cross_entropy(in_three_sequences(in[0]), in_three_sequences(in[1]),
+                         {.reduction = Reduction::none, .label_smoothing = 0.125});
   };
-  rows.back().rows_alone = false;
   rows.back().bad = {
       {[] {
          cross_entropy(Ragged::from_lengths(ones({3, 2}), {1, 2}), Ragged::from_lengths(arange(3), {2, 1}));
@@ -220,9 +212,8 @@ void add_class_losses(std::vector<OpCase>& rows) {
   rows.back().skip = {Size::empty};
   rows.push_back(nll_row("/ragged", {.reduction = Reduction::none}));
   rows.back().call = [](const Tensors& in) {
-    return nll_loss(ragged(in[0]), ragged(in[1]), {.reduction = Reduction::none});
+    return nll_loss(in_three_sequences(in[0]), in_three_sequences(in[1]), {.reduction = Reduction::none});
   };
-  rows.back().rows_alone = false;
   rows.back().bad = {{[] {
                         nll_loss(Ragged::from_lengths(ones({3, 2}), {1, 2}), Ragged::from_lengths(arange(3), {2, 1}));
                       },
