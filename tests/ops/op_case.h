@@ -104,6 +104,7 @@ std::vector<OpCase> padding_cases();
 std::vector<OpCase> linalg_cases();
 std::vector<OpCase> einsum_cases();
 std::vector<OpCase> distributions_cases();
+std::vector<OpCase> transform_cases();
 std::vector<OpCase> pool_cases();
 std::vector<OpCase> conv_cases();
 std::vector<OpCase> attention_cases();
