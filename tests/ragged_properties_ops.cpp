@@ -221,6 +221,14 @@ std::vector<RaggedOp> ragged_ops() {
   append_binary(ops, "div", [](const auto& a, const auto& b) { return a / b; });
   append_binary(ops, "maximum", [](const auto& a, const auto& b) { return maximum(a, b); });
   append_binary(ops, "minimum", [](const auto& a, const auto& b) { return minimum(a, b); });
+  // A number before the Ragged.
+  ops.push_back(per_row("add/number", [](const auto& x) { return add(1.5, x); }));
+  ops.push_back(per_row("sub/number", [](const auto& x) { return sub(1.5, x); }));
+  ops.push_back(per_row("mul/number", [](const auto& x) { return mul(1.5, x); }));
+  ops.push_back(per_row(
+      "div/number", [](const auto& x) { return div(1.5, x); }, 0.5, 2));
+  ops.push_back(per_row("maximum/number", [](const auto& x) { return maximum(0.25, x); }));
+  ops.push_back(per_row("minimum/number", [](const auto& x) { return minimum(0.25, x); }));
   for (RaggedOp& op : ragged_sequence_ops()) ops.push_back(std::move(op));
   return ops;
 }

@@ -168,6 +168,8 @@ std::vector<BadCall> bad_transpose_calls(int axes) {
           {call(2, weight, {.groups = 3}), {name, "groups must divide the 2 input channels, got 3"}},
           {call(2, weight, {.stride = 2, .output_padding = 2}), {name, "output_padding", "got 2"}},
           {call(2, weight, {.output_padding = -1}), {name, "output_padding", "got -1"}},
+          {call(2, weight, {.output_padding = axes == 2 ? PerAxis{0, 0, 0} : PerAxis{0, 0}}),
+           {name, "output_padding must have one number, or one for"}},
           {call(2, weight, {.padding = 3}), {name, "padding must leave something, got -1"}},
           {call(2, weight, {}, ones({2})), {name, "bias must have shape [1], got [2]"}}};
 }

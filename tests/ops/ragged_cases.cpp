@@ -157,7 +157,8 @@ OpCase listed() {
           .inputs = one_input,
           .call = [](const Tensors& in) { return Ragged::from_list(to_list(in_sequences(in[0]))).values(); },
           .reference = [](const std::vector<Ref>& in) { return in[0]; },
-          .tolerance = 0};
+          .tolerance = 0,
+          .bad = {{[] { Ragged::from_list({full({}, 1)}); }, {"from_list", "without axes", "cases.cpp"}}}};
 }
 
 }  // namespace

@@ -248,7 +248,11 @@ OpCase embedding_row() {
                      embedding(ones({5, 2}), ones({2}));
                    },
                    {"embedding", "index must be i32 or i64, got f32"}},
-                  {[] { embedding(full({}, 1), arange(1)); }, {"embedding", "table must have shape [rows, ...]"}}}};
+                  {[] { embedding(full({}, 1), arange(1)); }, {"embedding", "table must have shape [rows, ...]"}},
+                  {[] {
+                     embedding(ones({1, 1, 1, 1, 1}), zeros({1, 1, 1, 1, 1}, {.dtype = i64}));
+                   },
+                   {"embedding", "more than 8 axes"}}}};
 }
 
 }  // namespace
