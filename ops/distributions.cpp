@@ -293,9 +293,11 @@ Tensor LKJCholesky::log_prob(const Tensor& value, SourceLocation where) const {
                      where);
   check::broadcast("LKJCholesky", Shape::of(value.shape().begin(), r - 2), concentration.shape(), where);
   const double n = static_cast<double>(dim);
-  const Tensor b = row_shapes(dim, concentration);
+  // A number alone, which is f64, does not decide the result's type.
+  const Tensor shape = concentration.rank() == 0 ? cast(concentration, value.dtype(), where) : concentration;
+  const Tensor b = row_shapes(dim, shape);
   const Tensor diagonal = narrow(einsum("...ii->...i", {value}, where), -1, 1, dim - 1, where);
-  return sum((2 * b - 2) * log(diagonal) - lgamma(b), -1) + (n - 1) * lgamma(concentration + 0.5 * (n - 1)) -
+  return sum((2 * b - 2) * log(diagonal) - lgamma(b), -1) + (n - 1) * lgamma(shape + 0.5 * (n - 1)) -
          0.25 * n * (n - 1) * kLogPi;
 }
 

@@ -158,6 +158,7 @@ Unique unique(const Tensor& x, SourceLocation where) {
 }
 
 SortedByLength sort_by_length(const Ragged& x, Order order, SourceLocation where) {
+  check::defined("sort_by_length", "x", x.values(), where);
   std::vector<std::int64_t> indices(static_cast<std::size_t>(x.count())), inverse(indices.size());
   std::iota(indices.begin(), indices.end(), 0);
   std::stable_sort(indices.begin(), indices.end(), [&](std::int64_t a, std::int64_t b) {

@@ -134,13 +134,13 @@ Tensor max_pool3d(const Tensor& x, const MaxPoolOptions& options, SourceLocation
   return maximum("max_pool3d", 3, x, options, false, where).values;
 }
 MaxPooled max_pool1d_which(const Tensor& x, const MaxPoolOptions& options, SourceLocation where) {
-  return maximum("max_pool1d", 1, x, options, true, where);
+  return maximum("max_pool1d_which", 1, x, options, true, where);
 }
 MaxPooled max_pool2d_which(const Tensor& x, const MaxPoolOptions& options, SourceLocation where) {
-  return maximum("max_pool2d", 2, x, options, true, where);
+  return maximum("max_pool2d_which", 2, x, options, true, where);
 }
 MaxPooled max_pool3d_which(const Tensor& x, const MaxPoolOptions& options, SourceLocation where) {
-  return maximum("max_pool3d", 3, x, options, true, where);
+  return maximum("max_pool3d_which", 3, x, options, true, where);
 }
 Tensor avg_pool1d(const Tensor& x, const AvgPoolOptions& options, SourceLocation where) {
   return average("avg_pool1d", 1, x, options, where);

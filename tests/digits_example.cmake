@@ -1,12 +1,13 @@
 # The digits example prints and writes the same for any number of threads, and a run that was stopped and resumed ends with
-# the same bytes as one that was not. Called by CTest: cmake -DPROGRAM=<digits> -DFOLDER=<scratch> -P digits_example.cmake
+# the same bytes as one that was not, also if it was stopped twice and within an epoch. Called by CTest:
+# cmake -DPROGRAM=<digits> -DFOLDER=<scratch> -DEPOCHS=<number> -DSTOP=<steps> -P digits_example.cmake
 
 file(REMOVE_RECURSE ${FOLDER})
 
 # run(<name> <arguments>...): runs it in FOLDER/<name>, where its output goes to the file `printed`.
 function(run name)
   file(MAKE_DIRECTORY ${FOLDER}/${name})
-  execute_process(COMMAND ${PROGRAM} --epochs 1 --seed 3 --device cpu ${ARGN}
+  execute_process(COMMAND ${PROGRAM} --epochs ${EPOCHS} --seed 3 --device cpu ${ARGN}
     WORKING_DIRECTORY ${FOLDER}/${name}
     OUTPUT_FILE printed ERROR_VARIABLE errors RESULT_VARIABLE result)
   if(NOT result EQUAL 0)
@@ -26,15 +27,22 @@ endfunction()
 
 run(one --threads 1)
 run(two --threads 2)
-expect_same(two printed digits.safetensors digits.svg)
+run(three --threads 3)
 
-run(stopped --threads 2 --stop 37)
-run(resumed --threads 1 --resume ../stopped/digits.safetensors)
-expect_same(resumed printed digits.safetensors digits.svg)
+# An epoch has 113 steps.
+math(EXPR later "${STOP} + 20")
+run(stopped --threads 2 --stop ${STOP})
+run(again --threads 3 --stop ${later} --resume ../stopped/digits.safetensors)
+run(resumed --threads 1 --resume ../again/digits.safetensors)
+
+foreach(name two three resumed)
+  expect_same(${name} printed digits.safetensors digits.svg)
+endforeach()
 
 # What must be refused: a run that was not of these options, a file that is none.
-foreach(arguments "--batch;32;--resume;../one/digits.safetensors" "--resume;printed" "--device;gpu" "--epochs;0")
-  execute_process(COMMAND ${PROGRAM} --epochs 1 ${arguments} WORKING_DIRECTORY ${FOLDER}/two
+foreach(arguments "--epochs;${EPOCHS};--batch;32;--resume;../one/digits.safetensors" "--resume;printed" "--device;gpu"
+    "--epochs;0")
+  execute_process(COMMAND ${PROGRAM} ${arguments} WORKING_DIRECTORY ${FOLDER}/two
     OUTPUT_QUIET ERROR_VARIABLE errors RESULT_VARIABLE result)
   if(result EQUAL 0 OR errors STREQUAL "")
     message(FATAL_ERROR "digits ${arguments} must fail and say why")

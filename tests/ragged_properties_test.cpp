@@ -189,14 +189,15 @@ TEST_P(RaggedProperties, IsThePaddedOpUnderAMask) {
 }
 
 TEST(RaggedPropertiesTable, FewOpsAreWithoutAMask) {
+  const auto shapes = ragged_shape_ops();
   for (const RaggedOp& op : ragged_ops()) {
+    if (std::any_of(shapes.begin(), shapes.end(), [&](const RaggedOp& other) { return other.name == op.name; })) continue;
     const bool needs_length = op.name == "mean" || op.name == "reverse" || op.name == "reduce_last" ||
-                              op.name == "var" || op.name == "stddev" || op.name == "attention" ||
-                              op.name.ends_with("_bidirectional") || op.name.ends_with("_state");
+                              op.name == "var" || op.name == "stddev" || op.name == "scaled_dot_product_attention" ||
+                              op.name.ends_with("/bidirectional") || op.name.ends_with("_state");
     EXPECT_EQ(!op.padding, needs_length) << op.name;
   }
   // Those that go round from the end, count what is there, or repeat the edge.
-  const auto shapes = ragged_shape_ops();
   EXPECT_LE(std::count_if(shapes.begin(), shapes.end(), [](const RaggedOp& op) { return !op.padding; }), 14);
 }
 
@@ -222,10 +223,11 @@ TEST_P(RaggedProperties, ASequenceAloneHasTheSameBitsAsInABatch) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, RaggedProperties, testing::ValuesIn(ragged_ops()),
-                         [](const auto& info) { return info.param.name; });
-INSTANTIATE_TEST_SUITE_P(Shape, RaggedProperties, testing::ValuesIn(ragged_shape_ops()),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Table, RaggedProperties, testing::ValuesIn(ragged_ops()), [](const auto& info) {
+  std::string name = info.param.name;
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+});
 
 }  // namespace
 }  // namespace reel::test

@@ -1,9 +1,10 @@
-# What tests need to run under a sanitizer; the presets `asan` and `tsan` set it in CMAKE_CXX_FLAGS.
+# What tests need to run under a sanitizer; the presets `asan` and `tsan` set it in CMAKE_CXX_FLAGS. Counters of coverage
+# (scripts/coverage) slow them down as much.
 
 # Tests run side by side on few cores: OpenMP's threads must not spin while they wait.
 set(test_environment OMP_WAIT_POLICY=passive)
 set(test_timeout 600)
-if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+if(CMAKE_CXX_FLAGS MATCHES "-fsanitize" OR CMAKE_EXE_LINKER_FLAGS MATCHES "--coverage")
   set(test_timeout 1800)
 endif()
 

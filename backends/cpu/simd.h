@@ -212,6 +212,7 @@ struct Vec {
 
   friend REEL_INLINE Vec operator+(Vec a, Vec b) { return {a.raw + b.raw}; }
   friend REEL_INLINE Vec operator-(Vec a, Vec b) { return {a.raw - b.raw}; }
+  friend REEL_INLINE Vec operator-(Vec a) { return {-a.raw}; }
   friend REEL_INLINE Vec operator*(Vec a, Vec b) { return {a.raw * b.raw}; }
   friend REEL_INLINE Vec operator/(Vec a, Vec b) { return {a.raw / b.raw}; }
 };

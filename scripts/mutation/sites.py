@@ -6,6 +6,8 @@ Backward functions are
   - callbacks: lambdas and functions of core/, ops/ and nn/ that take `Gradients&` or a gradient (dy, dz, ...), and local
     functions that only those reach;
   - core/sweep.cpp, which adds up what the callbacks give.
+The CUDA backend's kernels are not read: their formulas are those of core/scalar, and a test compares their gradients with the
+CPU's.
 """
 
 import fnmatch

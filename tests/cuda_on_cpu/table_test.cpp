@@ -4,20 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <limits>
 #include <map>
 #include <string>
 
 #include "reel/core/error.h"
-#include "reel/core/tape.h"
-#include "reel/ops/convert.h"
-#include "reel/ops/create.h"
-#include "reel/ops/views.h"
-#include "reel/tests/ops/op_case.h"
+#include "reel/tests/ops/row_test.h"
 
 #if defined(REEL_ON_GPU)
 // A GPU has its own schedule, another one in each run, and its memory is out of the host's reach.
@@ -49,37 +42,6 @@ void write_results(const std::string& name, const Tensors& results, double toler
   std::fflush(file);
 }
 
-const char* name_of(Size size) {
-  const char* names[] = {"small", "odd", "empty", "one", "large"};
-  return names[static_cast<int>(size)];
-}
-
-double epsilon_of(DType dtype) {
-  return dtype == f32 ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
-}
-
-std::vector<Ref> refs_of(const Tensors& xs) {
-  std::vector<Ref> refs;
-  for (const Tensor& x : xs) refs.push_back({x.shape(), x.to_vector<double>()});
-  return refs;
-}
-
-void expect_close(const Tensor& y, const Ref& expected, double tolerance) {
-  ASSERT_EQ(y.shape(), expected.shape);
-  const std::vector<double> values = y.to_vector<double>();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const double got = values[i], want = expected.v[i];
-    if (got == want || (std::isnan(got) && std::isnan(want))) continue;
-    ASSERT_LE(std::abs(got - want), tolerance * epsilon_of(y.dtype()) * (1 + std::abs(want)))
-        << "element " << i << ": " << got << ", not " << want;
-  }
-}
-
-void expect_same_bits(const Tensor& a, const Tensor& b) {
-  ASSERT_EQ(a.shape(), b.shape());
-  const Tensor x = contiguous(to(a, Device::cpu())), y = contiguous(to(b, Device::cpu()));
-  EXPECT_EQ(std::memcmp(x.array().data, y.array().data, static_cast<std::size_t>(x.size()) * size_of(x.dtype())), 0);
-}
 
 /// Entries that were asked for and are not there yet, and by how many rows: told at the end.
 std::map<std::string, int>& missing_entries() {
@@ -87,38 +49,15 @@ std::map<std::string, int>& missing_entries() {
   return entries;
 }
 
-class Cuda : public testing::TestWithParam<OpCase> {
+class Cuda : public RowTest {
  protected:
   void SetUp() override { cuda_on_cpu::set_guard(false); }
   void TearDown() override { cuda_on_cpu::set_schedule(Schedule::in_order); }
 
-  const OpCase& row() const { return GetParam(); }
-  bool skips(Size size) const { return std::find(row().skip.begin(), row().skip.end(), size) != row().skip.end(); }
-  Tensors inputs(DType dtype, Size size) const {
-    Maker make(dtype, 11);
-    return row().inputs(make, size);
-  }
   static Tensors on_cuda(const Tensors& xs) {
     Tensors moved;
     for (const Tensor& x : xs) moved.push_back(to(x, Device::cuda()));
     return moved;
-  }
-
-  // The result and the gradients of the differentiable inputs for a random output gradient.
-  Tensors result_and_gradients(const Tensors& in) const {
-    Tape tape;
-    Tensors wanted;
-    for (const int i : row().differentiable) {
-      tape.watch(in[static_cast<std::size_t>(i)]);
-      wanted.push_back(in[static_cast<std::size_t>(i)]);
-    }
-    const Tensor y = row().call(in);
-    Tensors results{y};
-    if (wanted.empty() || !is_tracked(y)) return results;
-    Generator generator(5);
-    const Tensor dy = randn(y.shape(), generator, {.dtype = y.dtype(), .device = y.device()});
-    for (const Tensor& dx : tape.gradient(y, dy, wanted)) results.push_back(dx);
-    return results;
   }
 
   // Runs `body`; an entry that CUDA lacks ends the test as skipped.
@@ -164,7 +103,7 @@ TEST_P(Cuda, EqualsTheReferenceAndTheCpusGradients) {
         ASSERT_EQ(results.size(), expected.size());
         if (size == Size::odd && dtype == f32) write_results(row().name, results, 100 + 4 * row().tolerance);
         for (std::size_t i = 1; i < results.size(); ++i)
-          expect_close(results[i], refs_of({expected[i]})[0], 100 + 4 * row().tolerance);
+          expect_close(results[i], ref_of(expected[i]), 100 + 4 * row().tolerance);
       }
   });
 }
@@ -178,18 +117,6 @@ TEST_P(Cuda, EqualsTheReferenceOnLargeShapes) {
   });
 }
 
-// The same elements, reached by other strides.
-Tensor with_gaps(const Tensor& x) {
-  if (x.rank() == 0) return x;
-  const Tensor wide = stack({x, zeros_like(x)}, -1);  // every second element
-  return select(wide, -1, 0);
-}
-Tensor column_major(const Tensor& x) {
-  Shape reversed;
-  for (int i = x.rank() - 1; i >= 0; --i) reversed.push_back(i);
-  return permute(contiguous(permute(x, reversed)), reversed);
-}
-
 TEST_P(Cuda, StridedInputsGiveTheSameResult) {
   if (skips(Size::odd)) return;
   run([&] {
@@ -200,7 +127,7 @@ TEST_P(Cuda, StridedInputsGiveTheSameResult) {
       for (const Tensor& x : in) views.push_back(strided(x));
       const Tensors results = result_and_gradients(views);
       ASSERT_EQ(results.size(), expected.size());
-      for (std::size_t i = 0; i < results.size(); ++i) expect_close(results[i], refs_of({expected[i]})[0], 200);
+      for (std::size_t i = 0; i < results.size(); ++i) expect_close(results[i], ref_of(expected[i]), 200);
     }
   });
 }
@@ -214,17 +141,12 @@ TEST_P(Cuda, TheSameBitsUnderEverySchedule) {
       cuda_on_cpu::set_schedule(schedule);
       const Tensors results = result_and_gradients(in);
       ASSERT_EQ(results.size(), expected.size());
-      for (std::size_t i = 0; i < results.size(); ++i) expect_same_bits(results[i], expected[i]);
+      for (std::size_t i = 0; i < results.size(); ++i) EXPECT_TRUE(same_bits(results[i], expected[i]));
     }
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, Cuda, testing::ValuesIn(op_cases()), [](const auto& info) {
-  std::string name = info.param.name;
-  for (char& c : name)
-    if (c == '/') c = '_';
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Table, Cuda, testing::ValuesIn(op_cases()), test_name);
 
 /// Tells what was not run.
 class Missing : public testing::Environment {

@@ -174,6 +174,31 @@ TYPED_TEST(SegmentReduce, SumsAMillionRowsToTheLastDigits) {
   }
 }
 
+// Factors whose products are exact in any order.
+TYPED_TEST(SegmentReduce, MultipliesExactlyHoweverLongTheSegments) {
+  for (const int64_t width : {1, 6, 64}) {
+    for (const Ragged& ragged : {random_ragged(40, 300, 4), long_ragged(width)}) {
+      TestArray<TypeParam> x(Shape{ragged.total(), width});
+      std::vector<double> products;
+      for (int64_t s = 0; s < ragged.count(); ++s) {
+        products.push_back(1);
+        for (int64_t r = 0; r < ragged.length(s); ++r) {
+          const double factor = (r % 2 == 0 ? 2 : 0.5) * (r % 7 == 3 ? -1 : 1) * (r + 1 == ragged.length(s) ? 3 : 1);
+          products.back() *= factor;
+          for (int64_t j = 0; j < width; ++j) x.set((ragged.start(s) + r) * width + j, static_cast<TypeParam>(factor));
+        }
+      }
+      for (const int threads : {1, 3}) {
+        const test::Threads scope(threads);
+        const auto result = reduce(ReduceOp::prod, x, ragged, false);
+        for (int64_t s = 0; s < ragged.count(); ++s)
+          for (int64_t j = 0; j < width; ++j)
+            ASSERT_EQ(result.y[s * width + j], products[static_cast<std::size_t>(s)]) << s << ", " << j;
+      }
+    }
+  }
+}
+
 TYPED_TEST(SegmentReduce, OfASegmentAloneIsThatOfTheSegmentInABatch) {
   for (const int64_t width : {1, 6, 64, 257}) {
     for (const Ragged& ragged : {random_ragged(40, 300, 4), long_ragged(width)}) {

@@ -48,8 +48,7 @@ void add_rows(std::vector<OpCase>& rows, const std::string& name, Op op, Functio
                     .reference = both,
                     .order = order,
                     .differentiable = gradients,
-                    .tolerance = tolerance,
-                    .rows_alone = variant == "/bias"});
+                    .tolerance = tolerance});
   };
   using Pair = std::pair<Shape, Shape>;
   row("", [](Extent n) { return Pair{{n.rows, n.cols}, {n.rows, n.cols}}; });
@@ -76,8 +75,7 @@ void add_rows(std::vector<OpCase>& rows, const std::string& name, Op op, Functio
              },
          .order = order,
          .differentiable = order > 0 ? std::vector<int>{0} : std::vector<int>{},
-         .tolerance = tolerance,
-         .rows_alone = true});
+         .tolerance = tolerance});
   rows[rows.size() - 8].bad = misfits(name, op);
 }
 
@@ -99,8 +97,7 @@ void add_powers(std::vector<OpCase>& rows) {
                           for (std::size_t i = 0; i < y.v.size(); ++i) y.v[i] = f(y.v[i], both ? in[1].v[i] : 0);
                           return y;
                         },
-                    .differentiable = both ? std::vector<int>{0, 1} : std::vector<int>{0},
-                    .rows_alone = !both});
+                    .differentiable = both ? std::vector<int>{0, 1} : std::vector<int>{0}});
   };
   row(
       "/square", [](const Tensors& in) { return pow(in[0], 2); }, [](double x, double) { return x * x; }, false);

@@ -48,6 +48,7 @@ struct Variant {
   bool causal = false;
   double scale = 0;  // 0: the default
   std::vector<int> differentiable = {0, 1, 2};
+  std::vector<int> whole = {};
 };
 
 AttentionOptions options_of(const Variant& variant, const Tensors& in) {
@@ -133,6 +134,7 @@ OpCase dense(const Variant& variant, const std::function<void(Maker&, Extent, Te
           },
       .differentiable = variant.differentiable,
       .tolerance = 20,
+      .whole = variant.whole,
       .bad = variant.name.empty() ? bad_calls() : std::vector<BadCall>()};
 }
 
@@ -194,6 +196,7 @@ OpCase sequences(const Variant& variant, bool cross, bool masked = false) {
               },
           .differentiable = variant.differentiable,
           .tolerance = 20,
+          .mixes_rows = "over a sequence",
           .bad = {{[] {
                      const Ragged x = ragged(ones({5, 2, 3}));
                      scaled_dot_product_attention(x, x, Ragged::from_lengths(ones({5, 2, 3}), {2, 3}));
@@ -267,7 +270,8 @@ OpCase ragged_rotation() {
                   for (std::int64_t i = 0; i < length; ++i) positions.push_back(static_cast<double>(2 + i));
                 return turned(in[0], false, [&](const auto& i) { return positions[static_cast<std::size_t>(i[0])]; });
               },
-          .tolerance = 4};
+          .tolerance = 4,
+          .mixes_rows = "counts the rows before"};
 }
 
 }  // namespace
@@ -284,7 +288,7 @@ std::vector<OpCase> attention_cases() {
           dense({.name = "/scale", .scale = -0.7}),
           dense({.name = "/key_mask"}, per_batch),
           dense({.name = "/mask", .causal = true}, for_all),
-          dense({.name = "/mask_gradient", .differentiable = {0, 1, 2, 3}}, per_head),
+          dense({.name = "/mask_gradient", .differentiable = {0, 1, 2, 3}, .whole = {3}}, per_head),
           dense({.name = "/bool_mask"}, boolean),
           sequences({.name = "/ragged"}, false),
           sequences({.name = "/ragged_causal", .causal = true, .scale = 0.5}, false),

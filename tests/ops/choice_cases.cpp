@@ -26,8 +26,7 @@ OpCase unary(const std::string& name, std::function<Tensor(const Tensor&)> op, d
                 Ref y = in[0];
                 for (double& v : y.v) v = f(v);
                 return y;
-              },
-          .rows_alone = true};
+              }};
 }
 
 // The Ragged form, over all rows as one sequence.

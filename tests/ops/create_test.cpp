@@ -10,6 +10,7 @@
 #include "reel/core/error.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/reduce.h"
+#include "reel/tests/error_of.h"
 
 namespace reel::test {
 namespace {
@@ -26,6 +27,27 @@ TEST(Arange, StopsBeforeItsEnd) {
   EXPECT_THROW(arange(0, 3, 0), Error);
   EXPECT_THROW(arange(0, 3, -1), Error);
   EXPECT_THROW(arange(0, 1, 0.5), DTypeError);
+}
+
+TEST(FromVector, NeedsAsManyElementsAsTheShapeHas) {
+  EXPECT_THAT(error_of([] {
+                from_vector(std::vector<double>{1, 2, 3}, {2, 2});
+              }),
+              HasSubstr("shape [2, 2] has 4 elements, got 3 values"));
+}
+
+TEST(Rand, RefusesIntegers) {
+  EXPECT_THAT(error_of([] { rand({2}, {.dtype = i64}); }), HasSubstr("rand: the dtype must be f32 or f64, got i64"));
+}
+
+TEST(Randint, RefusesWhatDoesNotFit) {
+  EXPECT_THAT(error_of([] { randint(3, 3, {2}); }), HasSubstr("randint: low must be below high"));
+  EXPECT_THAT(error_of([] { randint(0, std::int64_t{1} << 33, {2}); }), HasSubstr("by at most 2^32, got 0 and"));
+  EXPECT_THAT(error_of([] { randint(0, 2, {2}, {.dtype = f32}); }), HasSubstr("the dtype must be an integer's"));
+  EXPECT_THAT(error_of([] { randint(-1, 2, {2}, {.dtype = u8}); }), HasSubstr("the numbers must fit u8, got -1 and 2"));
+  EXPECT_THAT(error_of([] { randint(0, 257, {2}, {.dtype = u8}); }), HasSubstr("the numbers must fit u8"));
+  const std::int64_t beyond = std::int64_t{1} << 31;
+  EXPECT_THAT(error_of([=] { randint(beyond, beyond + 1, {2}, {.dtype = i32}); }), HasSubstr("must fit i32"));
 }
 
 TEST(Bernoulli, HasItsProbability) {

@@ -6,7 +6,6 @@
 #include "reel/core/scalar/philox.h"
 #include "reel/ops/create.h"
 #include "reel/ops/sampling.h"
-#include "reel/ops/transforms.h"
 #include "reel/ops/views.h"
 #include "reel/tests/ops/reference.h"
 
@@ -15,7 +14,6 @@ namespace reel::test {
 namespace {
 
 namespace d = distributions;
-namespace t = transforms;
 using Real = long double;
 using std::log;
 
@@ -28,13 +26,26 @@ struct Range {
 // --- densities: a value [rows, cols] and parameters [cols] ------------------------------------------------------------
 
 struct Density {
-  std::string name;
+  std::string name, type;
   std::vector<Range> ranges;  // of the value and each parameter
   std::function<Tensor(const Tensors&)> call;
   std::function<Real(const std::vector<Real>&)> formula;  // of the value and the parameters
   std::int64_t counts = 0;                                // > 0: values are integers below
   double tolerance = 60;
 };
+
+std::vector<BadCall> bad_densities(const Density& density) {
+  const auto call = [density](const Tensor& value, const Tensor& parameter) {
+    return [=] {
+      Tensors in{value, parameter};
+      while (in.size() < density.ranges.size()) in.push_back(ones({}));
+      density.call(in);
+    };
+  };
+  return {{call(ones({3}), arange(3)), {density.type + ": ", " must be f32 or f64, got i64", "cases.cpp"}},
+          {call(ones({2}), ones({3})), {density.type + ": shapes must be equal or broadcast, got [2] and [3]"}},
+          {call(Tensor(), ones({3})), {density.type + ": value must be defined"}}};
+}
 
 OpCase density_row(const Density& density) {
   std::vector<int> differentiable;
@@ -62,7 +73,7 @@ OpCase density_row(const Density& density) {
               },
           .differentiable = differentiable,
           .tolerance = density.tolerance,
-          .rows_alone = true};
+          .bad = bad_densities(density)};
 }
 
 Real log_choose(Real n, Real k) { return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1); }
@@ -70,6 +81,7 @@ Real log_beta(Real a, Real b) { return std::lgamma(a) + std::lgamma(b) - std::lg
 
 std::vector<Density> densities() {
   return {{"normal",
+           "Normal",
            {{-3, 3}, {-1, 1}, {0.5, 2}},
            [](const Tensors& in) { return d::Normal(in[1], in[2]).log_prob(in[0]); },
            [](const std::vector<Real>& x) {
@@ -77,6 +89,7 @@ std::vector<Density> densities() {
              return log(std::exp(-z * z / 2) / (x[2] * std::sqrt(2 * kPi)));
            }},
           {"student_t",
+           "StudentT",
            {{-9, 9}, {0.5, 8}, {-1, 1}, {0.5, 2}},
            [](const Tensors& in) { return d::StudentT(in[1], in[2], in[3]).log_prob(in[0]); },
            [](const std::vector<Real>& x) {
@@ -84,23 +97,27 @@ std::vector<Density> densities() {
              return -log_beta(0.5L, df / 2) - log(df) / 2 - log(x[3]) - (df + 1) / 2 * log(1 + z * z / df);
            }},
           {"gamma",
+           "Gamma",
            {{0.1, 9}, {0.3, 5}, {0.5, 2}},
            [](const Tensors& in) { return d::Gamma(in[1], in[2]).log_prob(in[0]); },
            [](const std::vector<Real>& x) {
              return log(std::pow(x[2], x[1]) * std::pow(x[0], x[1] - 1) / std::tgamma(x[1])) - x[2] * x[0];
            }},
           {"beta",
+           "Beta",
            {{0.05, 0.95}, {0.3, 5}, {0.3, 5}},
            [](const Tensors& in) { return d::Beta(in[1], in[2]).log_prob(in[0]); },
            [](const std::vector<Real>& x) {
              return (x[1] - 1) * log(x[0]) + (x[2] - 1) * log(1 - x[0]) - log_beta(x[1], x[2]);
            }},
           {"poisson_distribution",
+           "Poisson",
            {{}, {0.5, 9}},
            [](const Tensors& in) { return d::Poisson(in[1]).log_prob(in[0]); },
            [](const std::vector<Real>& x) { return log(std::pow(x[1], x[0]) / std::tgamma(x[0] + 1)) - x[1]; },
            12},
           {"negative_binomial",
+           "NegativeBinomial",
            {{}, {0.5, 9}, {-2, 2}},
            [](const Tensors& in) { return d::NegativeBinomial(in[1], in[2]).log_prob(in[0]); },
            [](const std::vector<Real>& x) {
@@ -109,6 +126,7 @@ std::vector<Density> densities() {
            },
            12},
           {"bernoulli_distribution",
+           "Bernoulli",
            {{}, {-6, 6}},
            [](const Tensors& in) { return d::Bernoulli(in[1]).log_prob(in[0]); },
            [](const std::vector<Real>& x) {
@@ -117,6 +135,7 @@ std::vector<Density> densities() {
            },
            2},
           {"half_cauchy",
+           "HalfCauchy",
            {{0.1, 9}, {0.5, 2}},
            [](const Tensors& in) { return d::HalfCauchy(in[1]).log_prob(in[0]); },
            [](const std::vector<Real>& x) { return log(2 / (kPi * x[1] * (1 + x[0] * x[0] / (x[1] * x[1])))); }}};
@@ -142,7 +161,6 @@ OpCase categorical_row() {
                 });
               },
           .tolerance = 20,
-          .rows_alone = true,
           .bad = {{[] { d::Categorical(arange(3)); }, {"Categorical: logits must be f32 or f64", "cases.cpp"}},
                   {[] {
                      d::Categorical(ones({3, 0}));
@@ -154,137 +172,6 @@ OpCase categorical_row() {
                    },
                    {"Categorical", "broadcast", "[4]"}},
                   {[] { d::Categorical(ones({3})).log_prob(arange(4)); }, {"3"}}}};
-}
-
-// --- transforms -------------------------------------------------------------------------------------------------------
-
-using Vector = std::vector<Real>;
-
-// A transform of vectors (or of elements, as vectors of one) from its definition.
-struct Definition {
-  Vector y;
-  Real log_det = 0;
-};
-
-Real sigmoid_of(Real x) { return 1 / (1 + std::exp(-x)); }
-
-Definition ordered_of(const Vector& x) {
-  Definition result{{x[0]}};
-  for (std::size_t i = 1; i < x.size(); ++i) {
-    result.y.push_back(result.y.back() + std::exp(x[i]));
-    result.log_det += x[i];
-  }
-  return result;
-}
-
-Definition simplex_of(const Vector& x) {
-  Definition result;
-  Real rest = 1;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const Real share = sigmoid_of(x[i] - log(static_cast<Real>(x.size() - i)));
-    result.y.push_back(share * rest);
-    result.log_det += log(share * (1 - share) * rest);
-    rest *= 1 - share;
-  }
-  result.y.push_back(rest);
-  return result;
-}
-
-Definition correlation_of(const Vector& x) {
-  std::size_t size = 1, next = 0;
-  while (size * (size - 1) / 2 < x.size()) ++size;
-  Definition result{Vector(size * size)};
-  for (std::size_t i = 0; i < size; ++i) {
-    Real squares = 0;
-    for (std::size_t j = 0; j < i; ++j) {
-      const Real z = std::tanh(x[next++]), left = 1 - squares;
-      result.y[i * size + j] = z * std::sqrt(left);
-      result.log_det += log(left) / 2 + log(1 - z * z);
-      squares += z * z * left;
-    }
-    result.y[i * size + i] = std::sqrt(1 - squares);
-  }
-  return result;
-}
-
-// Rows of so many elements.
-std::int64_t width_of(Size size, bool triangle) {
-  const std::int64_t cols = extent_of(size).cols;
-  if (!triangle) return cols;
-  return size == Size::large ? 36 : size == Size::odd ? 28 : size == Size::one ? 1 : 6;
-}
-
-template <class Transform>
-std::vector<OpCase> vector_rows(const std::string& name, Transform transform, Definition (*define)(const Vector&),
-                                bool triangle, const std::vector<BadCall>& bad) {
-  const auto inputs = [=](Maker& make, Size size) {
-    return Tensors{make.uniform({extent_of(size).rows, width_of(size, triangle)}, -1.5, 1.5)};
-  };
-  const auto reference = [=](const std::vector<Ref>& in, bool log_det) {
-    const std::int64_t rows = in[0].shape[0], cols = in[0].shape[1];
-    const std::int64_t width = static_cast<std::int64_t>(define(Vector(static_cast<std::size_t>(cols))).y.size());
-    std::int64_t side = 1;
-    while (side * side < width) ++side;
-    Ref y{log_det ? Shape{rows} : triangle ? Shape{rows, side, side} : Shape{rows, width}, {}};
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const Definition row = define(Vector(in[0].v.begin() + r * cols, in[0].v.begin() + (r + 1) * cols));
-      if (log_det) y.v.push_back(static_cast<double>(row.log_det));
-      else y.v.insert(y.v.end(), row.y.begin(), row.y.end());
-    }
-    return y;
-  };
-  OpCase forward{.name = name,
-                 .inputs = inputs,
-                 .call = [=](const Tensors& in) { return transform.forward(in[0]); },
-                 .reference = [=](const std::vector<Ref>& in) { return reference(in, false); },
-                 .tolerance = 200,
-                 .rows_alone = true,
-                 .bad = bad};
-  OpCase determinant = forward, inverse = forward;
-  determinant.name += "/log_det";
-  determinant.call = [=](const Tensors& in) { return transform.log_abs_det_jacobian(in[0]); };
-  determinant.reference = [=](const std::vector<Ref>& in) { return reference(in, true); };
-  inverse.name += "/inverse";
-  inverse.call = [=](const Tensors& in) { return transform.inverse(transform.forward(in[0])); };
-  inverse.reference = [](const std::vector<Ref>& in) { return in[0]; };
-  inverse.tolerance = 20000;  // of small differences of numbers near 1
-  if (!triangle) inverse.skip = {Size::large};
-  determinant.bad = inverse.bad = {};
-  return {forward, determinant, inverse};
-}
-
-template <class Transform>
-std::vector<OpCase> element_rows(const std::string& name, Transform transform, Real (*f)(Real), Real (*log_slope)(Real),
-                                 const std::vector<BadCall>& bad) {
-  OpCase forward{.name = name,
-                 .inputs =
-                     [](Maker& make, Size size) {
-                       const Extent n = extent_of(size);
-                       return Tensors{make.uniform({n.rows, n.cols}, -3, 3)};
-                     },
-                 .call = [=](const Tensors& in) { return transform.forward(in[0]); },
-                 .reference =
-                     [=](const std::vector<Ref>& in) {
-                       Ref y = in[0];
-                       for (double& v : y.v) v = static_cast<double>(f(v));
-                       return y;
-                     },
-                 .rows_alone = true,
-                 .bad = bad};
-  OpCase determinant = forward, inverse = forward;
-  determinant.name += "/log_det";
-  determinant.call = [=](const Tensors& in) { return transform.log_abs_det_jacobian(in[0]); };
-  determinant.reference = [=](const std::vector<Ref>& in) {
-    Ref y = in[0];
-    for (double& v : y.v) v = static_cast<double>(log_slope(v));
-    return y;
-  };
-  inverse.name += "/inverse";
-  inverse.call = [=](const Tensors& in) { return transform.inverse(transform.forward(in[0])); };
-  inverse.reference = [](const std::vector<Ref>& in) { return in[0]; };
-  inverse.tolerance = 100;
-  determinant.bad = inverse.bad = {};
-  return {forward, determinant, inverse};
 }
 
 // --- numbers drawn with rejection: the published methods once more, in plain C++ ---------------------------------------
@@ -352,6 +239,7 @@ OpCase drawn_row(const std::string& name, Tensor (*op)(const Tensor&, Generator*
           .order = 0,
           .differentiable = {},
           .tolerance = 100,
+          .mixes_rows = "each place has its own random numbers",
           .bad = {{[op] { op(arange(3), nullptr, SourceLocation::current()); },
                    {name + ": " + parameter + " must be f32 or f64, got i64", "cases.cpp"}}}};
 }
@@ -361,32 +249,7 @@ OpCase drawn_row(const std::string& name, Tensor (*op)(const Tensor&, Generator*
 std::vector<OpCase> distributions_cases() {
   std::vector<OpCase> rows;
   for (const Density& density : densities()) rows.push_back(density_row(density));
-  rows[0].bad = {{[] { d::Normal(arange(3), 1); }, {"Normal: loc must be f32 or f64, got i64", "cases.cpp"}},
-                 {[] { d::Normal(ones({2}), ones({3})).log_prob(ones({2})); },
-                  {"Normal: shapes must be equal or broadcast, got [2] and [3]", "cases.cpp"}},
-                 {[] { d::Normal(0, 1).log_prob(Tensor()); }, {"Normal: value must be defined"}}};
   rows.push_back(categorical_row());
-  const auto append = [&](const std::vector<OpCase>& more) { rows.insert(rows.end(), more.begin(), more.end()); };
-  append(element_rows(
-      "exp_transform", t::Exp(), [](Real x) { return std::exp(x); }, [](Real x) { return x; }, {}));
-  append(element_rows(
-      "affine_transform", t::Affine(0.5, -3), [](Real x) { return 0.5L - 3 * x; },
-      [](Real) { return std::log(Real(3)); }, {}));
-  append(element_rows(
-      "interval_transform", t::Interval(-1, 3), [](Real x) { return -1 + 4 * sigmoid_of(x); },
-      [](Real x) { return log(4 * sigmoid_of(x) * sigmoid_of(-x)); },
-      {{[] { t::Interval(2, 2); }, {"Interval: low must be below high", "cases.cpp"}},
-       {[] { t::Interval(2, INFINITY); }, {"both finite"}}}));
-  append(vector_rows("ordered_transform", t::Ordered(), ordered_of, false,
-                     {{[] { t::Ordered().forward(ones({})); }, {"Ordered: vectors", "got shape []", "cases.cpp"}}}));
-  append(vector_rows("simplex_transform", t::Simplex(), simplex_of, false,
-                     {{[] {
-                         t::Simplex().inverse(ones({2, 0}));
-                       },
-                       {"Simplex: vectors", "at least 1", "cases.cpp"}}}));
-  append(vector_rows("correlation_transform", t::CorrelationCholesky(), correlation_of, true,
-                     {{[] { t::CorrelationCholesky().forward(ones({4})); }, {"d (d - 1) / 2], got [4]", "cases.cpp"}},
-                      {[] { t::CorrelationCholesky().inverse(ones({4})); }, {"y must have shape [..., d, d]"}}}));
   rows.push_back(drawn_row("standard_gamma", standard_gamma, gamma_number, {0.05, 4}, "alpha"));
   rows.push_back(drawn_row("poisson", poisson, poisson_number, {0, 40}, "rate"));
   return rows;

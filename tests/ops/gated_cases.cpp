@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "reel/ops/create.h"
-#include "reel/tests/ops/reference.h"
+#include "reel/tests/ops/sequences.h"
 
 namespace reel::test {
 
@@ -12,12 +12,6 @@ namespace {
 
 using Op = Tensor (*)(const Tensor&, SourceLocation);
 using RaggedOp = Ragged (*)(const Ragged&, SourceLocation);
-
-// Sequences of no rows, of one, and of the rest.
-Ragged ragged(const Tensor& x) {
-  const std::int64_t rows = x.shape()[0], one = std::min<std::int64_t>(rows, 1);
-  return Ragged::from_lengths(x, {0, one, rows - one});
-}
 
 // a f(b) of [rows, 2 cols].
 void add_rows(std::vector<OpCase>& rows, const std::string& name, Op op, RaggedOp ragged_op, double (*f)(double)) {
@@ -35,7 +29,6 @@ void add_rows(std::vector<OpCase>& rows, const std::string& name, Op op, RaggedO
                               return at(in[0], i) * f(at(in[0], {i[0], i[1] + n}));
                             });
                           },
-                      .rows_alone = true,
                       .bad = {{[op] {
                                  op(ones({2, 3}), SourceLocation::current());
                                },
@@ -46,14 +39,14 @@ void add_rows(std::vector<OpCase>& rows, const std::string& name, Op op, RaggedO
   rows.push_back(row);
   rows.back().name = name + "/ragged";
   rows.back().call = [ragged_op](const Tensors& in) {
-    return ragged_op(ragged(in[0]), SourceLocation::current()).values();
+    return ragged_op(in_three_sequences(in[0]), SourceLocation::current()).values();
   };
-  rows.back().bad = {{[ragged_op] { ragged_op(ragged(ones({4})), SourceLocation::current()); },
+  rows.back().bad = {{[ragged_op] { ragged_op(in_three_sequences(ones({4})), SourceLocation::current()); },
                       {name, "[total, .., columns], got [4]", "cases.cpp"}}};
 }
 
-OpCase maxout_row(const std::string& variant, std::function<Tensor(const Tensor&)> op, bool which) {
-  return {.name = "maxout" + variant,
+OpCase maxout_row(const std::string& name, std::function<Tensor(const Tensor&)> op, bool which) {
+  return {.name = name,
           .inputs =
               [](Maker& make, Size size) {
                 const Extent n = extent_of(size);
@@ -71,8 +64,7 @@ OpCase maxout_row(const std::string& variant, std::function<Tensor(const Tensor&
               },
           .order = which ? 0 : 2,
           .differentiable = which ? std::vector<int>{} : std::vector<int>{0},
-          .tolerance = 0,
-          .rows_alone = true};
+          .tolerance = 0};
 }
 
 }  // namespace
@@ -83,20 +75,22 @@ std::vector<OpCase> gated_cases() {
   add_rows(rows, "geglu", geglu, geglu, [](double b) { return 0.5 * b * std::erfc(-b / std::sqrt(2.0)); });
   add_rows(rows, "swiglu", swiglu, swiglu, [](double b) { return b / (1 + std::exp(-b)); });
   rows.push_back(maxout_row(
-      "", [](const Tensor& x) { return maxout(x, 3); }, false));
+      "maxout", [](const Tensor& x) { return maxout(x, 3); }, false));
   rows.back().bad = {{[] {
                         maxout(ones({2, 3}), 2);
                       },
                       {"maxout", "[.., n pieces]", "got [2, 3] and 2 pieces", "cases.cpp"}},
-                     {[] { maxout(ones({2}), 0); }, {"maxout", "pieces >= 1"}},
-                     {[] { maxout_which(arange(4), 2); }, {"maxout_which", "x must be f32 or f64, got i64"}}};
+                     {[] { maxout(ones({2}), 0); }, {"maxout", "pieces >= 1"}}};
   rows.push_back(maxout_row(
-      "/ragged", [](const Tensor& x) { return maxout(ragged(x), 3).values(); }, false));
-  rows.back().bad = {{[] { maxout(ragged(ones({3})), 3); }, {"maxout", "[total, .., columns]", "cases.cpp"}}};
+      "maxout/ragged", [](const Tensor& x) { return maxout(in_three_sequences(x), 3).values(); }, false));
+  rows.back().bad = {
+      {[] { maxout(in_three_sequences(ones({3})), 3); }, {"maxout", "[total, .., columns]", "cases.cpp"}}};
   rows.push_back(maxout_row(
-      "/with_which", [](const Tensor& x) { return maxout_which(x, 3).y; }, false));
+      "maxout_which", [](const Tensor& x) { return maxout_which(x, 3).y; }, false));
+  rows.back().bad = {
+      {[] { maxout_which(arange(4), 2); }, {"maxout_which", "x must be f32 or f64, got i64", "cases.cpp"}}};
   rows.push_back(maxout_row(
-      "/which", [](const Tensor& x) { return maxout_which(x, 3).which; }, true));
+      "maxout_which/place", [](const Tensor& x) { return maxout_which(x, 3).which; }, true));
   return rows;
 }
 

@@ -33,7 +33,6 @@ OpCase hashes(const std::string& variant, std::function<Tensor(const Tensor&)> o
           .order = 0,
           .differentiable = {},
           .tolerance = 0,
-          .rows_alone = true,
           .bad = {{[op] { op(zeros({2}, {.dtype = i32})); }, {"murmur3", "ids must be i64, got i32", "cases.cpp"}}}};
 }
 

@@ -125,8 +125,7 @@ OpCase on_matrices(const std::string& name, bool many, Tensor (*prepare)(const T
               },
           .call = {},
           .reference = {},
-          .tolerance = 60,
-          .rows_alone = true};
+          .tolerance = 60};
 }
 
 OpCase cholesky_row(bool many) {
@@ -222,7 +221,6 @@ OpCase triangular_row(const std::string& variant, TriangularSolveOptions options
               },
           .differentiable = {0, 1},
           .tolerance = 100,
-          .rows_alone = true,
           .bad = {{[] {
                      triangular_solve(ones({3, 2}), ones({3, 2}));
                    },
@@ -262,7 +260,6 @@ OpCase solve_row(const std::string& variant, bool vector) {
               },
           .differentiable = {0, 1},
           .tolerance = 20,
-          .rows_alone = true,
           .bad = {{[] {
                      solve(eye(3), ones({2, 1}));
                    },

@@ -7,7 +7,7 @@
 #include "reel/ops/create.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/unary.h"
-#include "reel/tests/ops/reference.h"
+#include "reel/tests/ops/sequences.h"
 
 namespace reel::test {
 
@@ -15,13 +15,6 @@ namespace {
 
 using Pair = std::function<Tensor(const Tensor&, const Tensor&)>;
 using Truth = double (*)(double, double);
-
-// Sequences of no rows, of one, and of the rest.
-std::vector<std::int64_t> lengths_for(std::int64_t rows) {
-  const std::int64_t one = std::min<std::int64_t>(rows, 1);
-  return {0, one, rows - one};
-}
-Ragged ragged(const Tensor& x) { return Ragged::from_lengths(x, lengths_for(x.shape()[0])); }
 
 // Two tensors of integers 0, 1 and 2; the second a row if `broadcasts`.
 OpCase pair(const std::string& name, const Pair& op, Truth f, bool broadcasts) {
@@ -58,8 +51,7 @@ OpCase single(const std::string& name, std::function<Tensor(const Tensor&)> op, 
               },
           .order = 0,
           .differentiable = {},
-          .tolerance = 0,
-          .rows_alone = true};
+          .tolerance = 0};
 }
 
 using TensorPair = Tensor (*)(const Tensor&, const Tensor&, SourceLocation);
@@ -75,7 +67,7 @@ void add_pairs(std::vector<OpCase>& rows, const std::string& name, TensorPair op
   rows.push_back(pair(
       name + "/ragged",
       [ragged_op](const Tensor& a, const Tensor& b) {
-        return ragged_op(ragged(a), ragged(b), SourceLocation::current()).values();
+        return ragged_op(in_three_sequences(a), in_three_sequences(b), SourceLocation::current()).values();
       },
       f, false));
   rows.back().bad = {
@@ -92,7 +84,9 @@ using RaggedOperand = Ragged (*)(const Ragged&, const Arg&);
 void add_comparisons(std::vector<OpCase>& rows, const std::string& name, RaggedPair op, RaggedOperand beside, Truth f) {
   rows.push_back(pair(
       name + "/ragged",
-      [op](const Tensor& a, const Tensor& b) { return op(ragged(a), ragged(b), SourceLocation::current()).values(); },
+      [op](const Tensor& a, const Tensor& b) {
+        return op(in_three_sequences(a), in_three_sequences(b), SourceLocation::current()).values();
+      },
       f, false));
   rows.back().bad = {{[op] {
                         const Tensor x = ones({3, 1});
@@ -100,11 +94,11 @@ void add_comparisons(std::vector<OpCase>& rows, const std::string& name, RaggedP
                       },
                       {name, "the same lengths", "cases.cpp"}}};
   rows.push_back(pair(
-      name + "/ragged_row", [beside](const Tensor& a, const Tensor& b) { return beside(ragged(a), b).values(); }, f,
-      true));
+      name + "/ragged_row",
+      [beside](const Tensor& a, const Tensor& b) { return beside(in_three_sequences(a), b).values(); }, f, true));
   rows.push_back(pair(
-      name + "/ragged_number", [beside](const Tensor& a, const Tensor&) { return beside(ragged(a), 1).values(); },
-      nullptr, false));
+      name + "/ragged_number",
+      [beside](const Tensor& a, const Tensor&) { return beside(in_three_sequences(a), 1).values(); }, nullptr, false));
   rows.back().reference = [f](const std::vector<Ref>& in) {
     Ref y = in[0];
     for (double& v : y.v) v = f(v, 1);
@@ -125,26 +119,26 @@ std::vector<OpCase> logical_cases() {
       "logical_not", [](const Tensor& x) { return logical_not(relu(x)); }, [](double x) { return double(x <= 0); }));
   rows.back().bad = {{[] { logical_not(Tensor()); }, {"logical_not", "x must be defined", "cases.cpp"}}};
   rows.push_back(single(
-      "logical_not/ragged", [](const Tensor& x) { return logical_not(ragged(relu(x))).values(); },
+      "logical_not/ragged", [](const Tensor& x) { return logical_not(in_three_sequences(relu(x))).values(); },
       [](double x) { return double(x <= 0); }));
   // sqrt gives NaN below 0, and the logarithm of relu -inf.
   rows.push_back(single(
       "isnan", [](const Tensor& x) { return isnan(sqrt(x)); }, [](double x) { return double(x < 0); }));
   rows.back().bad = {{[] { isnan(Tensor()); }, {"isnan", "x must be defined", "cases.cpp"}}};
   rows.push_back(single(
-      "isnan/ragged", [](const Tensor& x) { return isnan(ragged(sqrt(x))).values(); },
+      "isnan/ragged", [](const Tensor& x) { return isnan(in_three_sequences(sqrt(x))).values(); },
       [](double x) { return double(x < 0); }));
   rows.push_back(single(
       "isinf", [](const Tensor& x) { return isinf(log(relu(x))); }, [](double x) { return double(x <= 0); }));
   rows.back().bad = {{[] { isinf(Tensor()); }, {"isinf", "x must be defined", "cases.cpp"}}};
   rows.push_back(single(
-      "isinf/ragged", [](const Tensor& x) { return isinf(ragged(log(relu(x)))).values(); },
+      "isinf/ragged", [](const Tensor& x) { return isinf(in_three_sequences(log(relu(x)))).values(); },
       [](double x) { return double(x <= 0); }));
   rows.push_back(single(
       "isfinite", [](const Tensor& x) { return isfinite(log(x)); }, [](double x) { return double(x > 0); }));
   rows.back().bad = {{[] { isfinite(Tensor()); }, {"isfinite", "x must be defined", "cases.cpp"}}};
   rows.push_back(single(
-      "isfinite/ragged", [](const Tensor& x) { return isfinite(ragged(log(relu(x)))).values(); },
+      "isfinite/ragged", [](const Tensor& x) { return isfinite(in_three_sequences(log(relu(x)))).values(); },
       [](double x) { return double(x > 0); }));
 
   add_comparisons(rows, "equal", equal, equal, [](double a, double b) { return double(a == b); });

@@ -4,7 +4,7 @@
 
 #include "reel/ops/create.h"
 #include "reel/ops/dropout.h"
-#include "reel/tests/ops/reference.h"
+#include "reel/tests/ops/sequences.h"
 
 namespace reel::test {
 
@@ -42,8 +42,6 @@ Ref affine(Ref y, int axis, const Ref* weight, const Ref* bias) {
   return y;
 }
 
-Ragged ragged(const Tensor& values) { return Ragged::from_lengths(values, Maker(f64, 4).lengths(values.shape()[0])); }
-
 // x [rows, cols] with `numbers` vectors of cols numbers.
 Tensors rows_and(Maker& make, Size size, int numbers) {
   const Extent n = extent_of(size);
@@ -73,13 +71,12 @@ OpCase layer(const std::string& variant, const std::function<Tensor(const Tensor
               },
           .differentiable = differentiable,
           .tolerance = 20,
-          .rows_alone = variant != "/ragged",
           .bad = {{[] {
                      layer_norm(ones({2, 3}), {4});
                    },
                    {"layer_norm", "the last of x", "[4]", "[2, 3]", "cases.cpp"}},
                   {[] {
-                     layer_norm(ragged(ones({2, 3})), {2, 3});
+                     layer_norm(in_sequences(ones({2, 3})), {2, 3});
                    },
                    {"layer_norm", "of a row of x", "[2, 3]", "cases.cpp"}},
                   {[] {
@@ -109,7 +106,6 @@ OpCase rms(const std::string& variant, const std::function<Tensor(const Tensors&
           [](const std::vector<Ref>& in) { return affine(rows_standardized(in[0], false, 1e-5), 1, &in[1], nullptr); },
       .differentiable = {0, 1},
       .tolerance = 20,
-      .rows_alone = variant.empty(),
       .bad = {{[] {
                  rms_norm(ones({2, 3}), {2});
                },
@@ -128,7 +124,6 @@ OpCase group(const std::string& variant, const std::function<Tensor(const Tensor
               },
           .differentiable = {0, 1, 2},
           .tolerance = 40,
-          .rows_alone = variant.empty(),
           .bad = {{[] {
                      group_norm(ones({2, 4}), 3);
                    },
@@ -147,6 +142,7 @@ OpCase batch(const std::string& variant, const std::function<Tensor(const Tensor
               },
           .differentiable = {0, 1, 2},
           .tolerance = 40,
+          .mixes_rows = "the statistics are those of the batch",
           .skip = {Size::one},
           .bad = {{[] {
                      batch_norm(ones({1, 4, 1}), {}, {}, {}, {}, {.training = true});
@@ -176,8 +172,7 @@ OpCase batch_running() {
                 return affine(in[0], 1, &scale, &shift);
               },
           .differentiable = {0, 1, 2, 3, 4},
-          .tolerance = 40,
-          .rows_alone = true};
+          .tolerance = 40};
 }
 
 // The second input is what the generator draws: a twin of the op's own numbers.
@@ -202,6 +197,7 @@ OpCase dropping(const std::string& variant, const std::function<Tensor(const Ten
             return y;
           },
       .tolerance = 2,
+      .mixes_rows = "the mask depends on the place",
       .bad = {{[] { dropout(ones({2}), 1.5); }, {"dropout", "p must be in [0, 1]", "1.5", "cases.cpp"}},
               {[] { dropout(ones({2}), NAN); }, {"dropout", "p must be in [0, 1]", "nan", "cases.cpp"}},
               {[] { dropout(ones({2}, {.dtype = i32})); }, {"dropout", "x", "f32 or f64", "i32", "cases.cpp"}}}};
@@ -223,19 +219,22 @@ std::vector<OpCase> normalize_cases() {
       layer(
           "/bias", [](const Tensors& in) { return layer_norm(in[0], {width(in)}, {}, in[1]); }, false, true),
       layer(
-          "/ragged", [](const Tensors& in) { return layer_norm(ragged(in[0]), {width(in)}, in[1], in[2]).values(); },
-          true, true),
+          "/ragged",
+          [](const Tensors& in) { return layer_norm(in_sequences(in[0]), {width(in)}, in[1], in[2]).values(); }, true,
+          true),
       rms("", [](const Tensors& in) { return rms_norm(in[0], {width(in)}, in[1], 1e-5); }),
-      rms("/ragged", [](const Tensors& in) { return rms_norm(ragged(in[0]), {width(in)}, in[1], 1e-5).values(); }),
+      rms("/ragged",
+          [](const Tensors& in) { return rms_norm(in_sequences(in[0]), {width(in)}, in[1], 1e-5).values(); }),
       group("", [](const Tensors& in) { return group_norm(in[0], 2, in[1], in[2]); }),
-      group("/ragged", [](const Tensors& in) { return group_norm(ragged(in[0]), 2, in[1], in[2]).values(); }),
+      group("/ragged", [](const Tensors& in) { return group_norm(in_sequences(in[0]), 2, in[1], in[2]).values(); }),
       batch("", [=](const Tensors& in) { return batch_norm(in[0], {}, {}, in[1], in[2], training); }),
-      batch("/ragged",
-            [=](const Tensors& in) { return batch_norm(ragged(in[0]), {}, {}, in[1], in[2], training).values(); }),
+      batch(
+          "/ragged",
+          [=](const Tensors& in) { return batch_norm(in_sequences(in[0]), {}, {}, in[1], in[2], training).values(); }),
       batch_running(),
       dropping("", [](const Tensor& x, Generator& g) { return dropout(x, 0.3, {.generator = &g}); }),
       dropping("/ragged",
-               [](const Tensor& x, Generator& g) { return dropout(ragged(x), 0.3, {.generator = &g}).values(); }),
+               [](const Tensor& x, Generator& g) { return dropout(in_sequences(x), 0.3, {.generator = &g}).values(); }),
   };
 }
 

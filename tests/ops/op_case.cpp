@@ -73,8 +73,8 @@ const std::vector<OpCase>& op_cases() {
           losses_cases(),     logical_cases(),       gated_cases(),     scan_cases(),         index_cases(),
           order_cases(),      sparse_cases(),        hashing_cases(),   padding_cases(),      linalg_cases(),
           einsum_cases(),     distributions_cases(), pool_cases(),      conv_cases(),         attention_cases(),
-          normalize_cases(),  sequence_cases(),      recurrent_cases(), ragged_shape_cases(), lkj_cases(),
-          number_cases()})
+          normalize_cases(),  sequence_cases(),      recurrent_cases(), ragged_index_cases(), transform_cases(),
+           ragged_shape_cases(), lkj_cases(), number_cases()})
       rows.insert(rows.end(), part.begin(), part.end());
     return rows;
   }();

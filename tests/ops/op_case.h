@@ -65,8 +65,11 @@ struct OpCase {
   std::vector<int> differentiable = {0};
   /// |error| <= tolerance * epsilon * (1 + |reference|).
   double tolerance = 8;
-  /// Element i of the result's first axis depends on element i of the first input's first axis alone.
-  bool rows_alone = false;
+  /// Why element i of the result's first axis depends on more than element i of each input that is as long. Empty: it does not,
+  /// and a test compares the bits of a row alone with those in a batch.
+  std::string mixes_rows = {};
+  /// Inputs that belong to all rows, however long they are.
+  std::vector<int> whole = {};
   /// No result at these sizes.
   std::vector<Size> skip = {};
   std::vector<BadCall> bad = {};
@@ -93,6 +96,7 @@ std::vector<OpCase> logical_cases();
 std::vector<OpCase> gated_cases();
 std::vector<OpCase> scan_cases();
 std::vector<OpCase> index_cases();
+std::vector<OpCase> ragged_index_cases();
 std::vector<OpCase> order_cases();
 std::vector<OpCase> sparse_cases();
 std::vector<OpCase> hashing_cases();
@@ -100,6 +104,7 @@ std::vector<OpCase> padding_cases();
 std::vector<OpCase> linalg_cases();
 std::vector<OpCase> einsum_cases();
 std::vector<OpCase> distributions_cases();
+std::vector<OpCase> transform_cases();
 std::vector<OpCase> pool_cases();
 std::vector<OpCase> conv_cases();
 std::vector<OpCase> attention_cases();

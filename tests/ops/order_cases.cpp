@@ -72,7 +72,7 @@ OpCase row(const std::string& name, std::function<Tensor(const Tensor&)> op, std
              .inputs =
                  [positions](Maker& make, Size size) {
                    const Extent n = extent_of(size);
-                   return Tensors{positions ? make.index({n.rows, n.cols}, 7) : make.distinct({n.rows, n.cols})};
+                   return Tensors{positions ? make.index({n.rows, n.cols}, 40) : make.distinct({n.rows, n.cols})};
                  },
              .call = [op](const Tensors& in) { return op(in[0]); },
              .reference = [reference](const std::vector<Ref>& in) { return reference(in[0]); },
@@ -99,15 +99,16 @@ std::vector<OpCase> order_cases() {
   };
   rows.push_back(row(
       "sort", [](const Tensor& x) { return sort(x).values; }, lines(1, up, false), false));
-  rows.back().rows_alone = true;
   rows.back().bad = bad_sorts("sort", [](const Tensor& x, int axis) { sort(x, axis); });
   rows.push_back(row(
       "sort/columns", [](const Tensor& x) { return sort(x, 0, down).values; }, lines(0, down, false), false));
+  rows.back().mixes_rows = "columns are sorted";
   rows.push_back(row(
       "argsort", [](const Tensor& x) { return argsort(x, 1, down); }, lines(1, down, true), true));
   rows.back().bad = bad_sorts("argsort", [](const Tensor& x, int axis) { argsort(x, axis); });
   rows.push_back(row(
       "argsort/columns", [](const Tensor& x) { return argsort(x, 0); }, lines(0, up, true), true));
+  rows.back().mixes_rows = "columns are sorted";
 
   const auto first = [](int axis, Order order, bool positions) {
     return
@@ -131,10 +132,12 @@ std::vector<OpCase> order_cases() {
   rows.push_back(row(
       "sort/ragged", [](const Tensor& x) { return sort(in_sequences(x)).values.values(); }, sequences(up, 100, false),
       false));
+  rows.back().mixes_rows = "sequences are sorted";
   rows.back().bad = {{[] { sort(Ragged::from_lengths(ones({2}) == 1, {2})); }, {"sort", "got bool8", "cases.cpp"}}};
   rows.push_back(row(
       "argsort/ragged", [](const Tensor& x) { return argsort(in_sequences(x), down).values(); },
       sequences(down, 100, true), true));
+  rows.back().mixes_rows = "sequences are sorted";
   rows.push_back(row(
       "topk/ragged", [](const Tensor& x) { return topk(in_sequences(x), 2).values.values(); },
       sequences(down, 2, false), false));
@@ -166,6 +169,7 @@ std::vector<OpCase> order_cases() {
         });
       },
       true));
+  rows.back().mixes_rows = "numbers all elements";
   const auto first_column = [](const Tensor& x) { return in_sequences(contiguous(select(x, 1, 0))); };
   rows.push_back(row(
       "unique/ragged", [=](const Tensor& x) { return unique(first_column(x)).values.values(); },
@@ -199,6 +203,8 @@ std::vector<OpCase> order_cases() {
         return y;
       },
       false));
+  rows.back().mixes_rows = "sequences move";
+  rows.back().bad = {{[] { sort_by_length(Ragged()); }, {"sort_by_length: x must be defined", "cases.cpp"}}};
   return rows;
 }
 

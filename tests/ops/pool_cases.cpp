@@ -87,8 +87,37 @@ OpCase max_row(int axes, const std::string& variant, const MaxPoolOptions& optio
                   return most;
                 });
               },
-          .tolerance = 0,
-          .rows_alone = true};
+          .tolerance = 0};
+}
+
+using WhichOp = MaxPooled (*)(const Tensor&, const MaxPoolOptions&, SourceLocation);
+constexpr WhichOp kWhich[] = {max_pool1d_which, max_pool2d_which, max_pool3d_which};
+
+// The largest elements again, or where in their image they were.
+OpCase which_row(int axes, bool places) {
+  const MaxPoolOptions options{.kernel = 3, .stride = 2, .padding = 1};
+  OpCase row = max_row(axes, "_which", options);
+  row.call = [op = kWhich[axes - 1], options, places](const Tensors& in) {
+    const MaxPooled y = op(in[0], options, {});
+    return places ? y.which : y.values;
+  };
+  if (!places) return row;
+  row.name += "/places";
+  row.order = 0;
+  row.differentiable = {};
+  row.reference = [options](const std::vector<Ref>& in) {
+    const Shape& s = in[0].shape;
+    Ref place = in[0];  // each element's own, instead of its value
+    for (std::size_t i = 0; i < place.v.size(); ++i)
+      place.v[i] = static_cast<double>(static_cast<std::int64_t>(i) % (s.size() / (s[0] * s[1])));
+    return filled(pooled_shape(s, options, options.dilation), [&](const auto& i) {
+      std::vector<double> values, places;
+      for_each_seen(in[0], i, options, options.dilation, [&](double v) { values.push_back(v); });
+      for_each_seen(place, i, options, options.dilation, [&](double v) { places.push_back(v); });
+      return places[static_cast<std::size_t>(std::max_element(values.begin(), values.end()) - values.begin())];
+    });
+  };
+  return row;
 }
 
 OpCase avg_row(int axes, const std::string& variant, const AvgPoolOptions& options) {
@@ -108,8 +137,7 @@ OpCase avg_row(int axes, const std::string& variant, const AvgPoolOptions& optio
                   return total / static_cast<double>(options.count_padding ? padded : seen);
                 });
               },
-          .tolerance = 10,
-          .rows_alone = true};
+          .tolerance = 10};
 }
 
 template <class Options, class Op>
@@ -153,6 +181,9 @@ std::vector<OpCase> pool_cases() {
     rows.back().bad = bad_calls<MaxPoolOptions>(name("max_pool"), axes, kMax[axes - 1]);
     rows.push_back(max_row(axes, "/overlapping", {.kernel = 3, .stride = 1, .padding = 1}));
     rows.push_back(max_row(axes, "/ceil", {.kernel = 3, .stride = 2, .padding = 1, .ceil = true}));
+    rows.push_back(which_row(axes, false));
+    rows.back().bad = bad_calls<MaxPoolOptions>("max_pool" + std::to_string(axes) + "d_which:", axes, kWhich[axes - 1]);
+    rows.push_back(which_row(axes, true));
     rows.push_back(avg_row(axes, "", {}));
     rows.back().bad = bad_calls<AvgPoolOptions>(name("avg_pool"), axes, kAvg[axes - 1]);
     rows.push_back(avg_row(axes, "/overlapping", {.kernel = 3, .stride = 1, .padding = 1}));

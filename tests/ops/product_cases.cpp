@@ -3,7 +3,7 @@
 #include "reel/core/ragged.h"
 #include "reel/ops/create.h"
 #include "reel/ops/matmul.h"
-#include "reel/tests/ops/reference.h"
+#include "reel/tests/ops/sequences.h"
 
 namespace reel::test {
 
@@ -43,8 +43,7 @@ OpCase matmul_row(const std::string& variant, std::function<std::pair<Shape, Sha
           .call = [](const Tensors& in) { return matmul(in[0], in[1]); },
           .reference = [](const std::vector<Ref>& in) { return multiplied(in[0], in[1]); },
           .differentiable = {0, 1},
-          .tolerance = 100,
-          .rows_alone = variant == "" || variant == "/folded"};
+          .tolerance = 100};
 }
 
 OpCase vector_row() {
@@ -85,7 +84,6 @@ OpCase of_vectors(const std::string& name, bool outer) {
               },
           .differentiable = {0, 1},
           .tolerance = 20,
-          .rows_alone = outer,
           .bad = {{[=] {
                      outer ? reel::outer(ones({2, 2}), ones({2})) : dot(ones({2, 2}), ones({2}));
                    },
@@ -95,28 +93,23 @@ OpCase of_vectors(const std::string& name, bool outer) {
 }
 
 OpCase ragged_matmul_row(bool per_sequence) {
-  const auto lengths = [](std::int64_t rows) { return Maker(f64, 4).lengths(rows); };
   return {.name = std::string("matmul/ragged") + (per_sequence ? "_each" : ""),
           .inputs =
               [=](Maker& make, Size size) {
                 const Extent n = extent_of(size);
                 const Tensor x = make.uniform({n.rows, 4}, -1, 1);
                 Shape shape{4, 3};
-                if (per_sequence) shape = {lengths(n.rows).size(), 4u, 3u};
+                if (per_sequence) shape = {sequence_lengths(n.rows).size(), 4u, 3u};
                 return Tensors{x, make.uniform(shape, -1, 1)};
               },
-          .call =
-              [=](const Tensors& in) {
-                return matmul(Ragged::from_lengths(in[0], lengths(in[0].shape()[0])), in[1]).values();
-              },
+          .call = [=](const Tensors& in) { return matmul(in_sequences(in[0]), in[1]).values(); },
           .reference =
               [=](const std::vector<Ref>& in) {
                 if (!per_sequence) return multiplied(in[0], in[1]);
                 std::vector<std::int64_t> sequence_of;  // each row
-                const std::vector<std::int64_t> counts = lengths(in[0].shape[0]);
-                for (std::size_t s = 0; s < counts.size(); ++s)
-                  sequence_of.insert(sequence_of.end(), static_cast<std::size_t>(counts[s]),
-                                     static_cast<std::int64_t>(s));
+                for_each_sequence(in[0].shape[0], [&](std::int64_t s, std::int64_t, std::int64_t length) {
+                  sequence_of.insert(sequence_of.end(), static_cast<std::size_t>(length), s);
+                });
                 return filled({in[0].shape[0], 3}, [&](const auto& i) {
                   double sum = 0;
                   for (std::int64_t k = 0; k < 4; ++k)
@@ -126,6 +119,7 @@ OpCase ragged_matmul_row(bool per_sequence) {
               },
           .differentiable = {0, 1},
           .tolerance = 20,
+          .mixes_rows = per_sequence ? "each sequence has a matrix" : "",
           .bad = {{[] {
                      matmul(Ragged::from_lengths(ones({3, 4}), {1, 2}), ones({3, 4, 2}));
                    },
@@ -165,7 +159,6 @@ OpCase linear_row(bool bias, bool relu) {
               },
           .differentiable = bias ? std::vector<int>{0, 1, 2} : std::vector<int>{0, 1},
           .tolerance = 100,
-          .rows_alone = true,
           .bad = {{[] {
                      linear(ones({2, 3}), ones({4, 5}));
                    },

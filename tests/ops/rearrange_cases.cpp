@@ -56,6 +56,7 @@ OpCase made(const std::string& name, std::function<Tensor(Extent, Device)> op,
           .order = 0,
           .differentiable = {},
           .tolerance = 0,
+          .whole = {0},  // for its shape
           .bad = std::move(bad)};
 }
 
@@ -111,6 +112,7 @@ std::vector<OpCase> rearrange_cases() {
         },
         {"split", "sizes must be at least 0, got -1"}},
        {[] { split(ones({3}), {3}, 1); }, {"split", "axis must be in [-1, 1), got 1"}}}));
+  rows.back().mixes_rows = "rows change places";
   rows.push_back(moves(
       "flip", [](const Tensor& x) { return flip(x, 2); }, same,
       [](Index i, const Shape& s) {
@@ -123,6 +125,7 @@ std::vector<OpCase> rearrange_cases() {
         return Index{s[0] - 1 - i[0], 1 - i[1], s[2] - 1 - i[2]};
       },
       {}));
+  rows.back().mixes_rows = "rows change places";
   for (const std::int64_t shift : {std::int64_t{3}, std::int64_t{-2}})
     rows.push_back(moves(
         shift > 0 ? "roll" : "roll/back", [shift](const Tensor& x) { return roll(x, shift, 2); }, same,

@@ -4,7 +4,7 @@
 
 #include "reel/ops/create.h"
 #include "reel/ops/views.h"
-#include "reel/tests/ops/ragged_reference.h"
+#include "reel/tests/ops/sequences.h"
 
 namespace reel::test {
 
@@ -32,7 +32,7 @@ Tensors inputs_of(const Form& form, Maker& make, Size size) {
   const std::int64_t hidden = hidden_of(size), gates = gates_of(form.cell) * hidden;
   const std::int64_t steps = size == Size::one ? 1 : 3;
   const std::int64_t n =
-      form.padded ? (extent.rows + 2) / steps : static_cast<std::int64_t>(lengths_for(extent.rows).size());
+      form.padded ? (extent.rows + 2) / steps : static_cast<std::int64_t>(sequence_lengths(extent.rows).size());
   Tensors in;
   in.push_back(form.padded ? make.uniform({n, steps, extent.cols}) : make.uniform({extent.rows, extent.cols}));
   for (int i = 0; i < 2; ++i) in.push_back(make.uniform({form.count(), n, hidden}, -1, 1));
@@ -68,7 +68,7 @@ Tensor called(const Form& form, const Tensors& in) {
     const auto out = run(in[0]);
     return joined(out.y, out.h, out.c);
   }
-  const auto out = run(ragged(in[0]));
+  const auto out = run(in_sequences(in[0]));
   return joined(out.y.values(), out.h, out.c);
 }
 
@@ -106,7 +106,7 @@ Ref expected(const Form& form, const std::vector<Ref>& in) {
   const std::int64_t n = in[1].shape[1], hidden = in[1].shape[2], directions = form.bidirectional ? 2 : 1;
   std::vector<std::int64_t> lengths = form.padded
                                           ? std::vector<std::int64_t>(static_cast<std::size_t>(n), in[0].shape[1])
-                                          : lengths_for(in[0].shape[0]);
+                                          : sequence_lengths(in[0].shape[0]);
   Ref x = in[0], h{in[1].shape, in[1].v}, c{in[2].shape, in[2].v};
   for (std::int64_t layer = 0; layer < form.layers; ++layer) {
     const std::int64_t width = x.shape.back(), rows = width == 0 ? 0 : x.shape.size() / width;
@@ -214,7 +214,7 @@ std::vector<OpCase> recurrent_cases() {
                     rnn(ones({2, 3, 3}), {{ones({2, 3}), ones({2, 2}), ones({3})}});
                   },
                   {"rnn", "bias_ih", "[2]", "[3]"}}};
-  rows[6].bad = {{[] { rnn(ragged(ones({5})), {weights(2, 3, 2)}); }, {"rnn", "[total, in]", "[5]"}}};
+  rows[6].bad = {{[] { rnn(in_sequences(ones({5})), {weights(2, 3, 2)}); }, {"rnn", "[total, in]", "[5]"}}};
   return rows;
 }
 

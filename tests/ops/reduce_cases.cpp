@@ -33,7 +33,6 @@ OpCase position(const std::string& name, Which op, bool largest) {
           .order = 0,
           .differentiable = {},
           .tolerance = 0,
-          .rows_alone = true,
           .bad = {{[op] {
                      op(ones({2, 0}), 1, Keep::no, SourceLocation::current());
                    },
@@ -42,56 +41,8 @@ OpCase position(const std::string& name, Which op, bool largest) {
                    {name, "axis must be in [-1, 1), got 1"}}}};
 }
 
-// Sequences with and without rows.
-std::vector<std::int64_t> lengths_for(std::int64_t rows) { return Maker(f64, 4).lengths(rows); }
-Ragged ragged(const Tensor& x) { return Ragged::from_lengths(x, lengths_for(x.shape()[0])); }
-
 // An empty sequence's infinity would make every difference NaN.
 constexpr double kBound = 100;
-
-OpCase per_sequence(const std::string& name, std::function<Tensor(const Ragged&)> op, const Fold& fold,
-                    Numbers numbers) {
-  return {.name = name + "/ragged",
-          .inputs =
-              [numbers](Maker& make, Size size) {
-                const Extent n = extent_of(size);
-                return Tensors{made(make, {n.rows, n.cols}, numbers)};
-              },
-          .call = [op](const Tensors& in) { return op(ragged(in[0])); },
-          .reference =
-              [fold](const std::vector<Ref>& in) {
-                Ref y{{lengths_for(in[0].shape[0]).size(), in[0].shape[1]}, {}};
-                std::int64_t begin = 0;
-                for (const std::int64_t length : lengths_for(in[0].shape[0])) {
-                  for (std::int64_t c = 0; c < in[0].shape[1]; ++c) {
-                    std::vector<double> column;
-                    for (std::int64_t r = begin; r < begin + length; ++r) column.push_back(at(in[0], {r, c}));
-                    y.v.push_back(fold(column));
-                  }
-                  begin += length;
-                }
-                return y;
-              },
-          .tolerance = 20,
-          .bad = {{[op] { op(Ragged::from_lengths(arange(3), {3})); }, {"x must be f32 or f64, got i64"}}}};
-}
-
-OpCase per_row(const std::string& name, std::function<Ragged(const Ragged&, int)> op, const Fold& fold,
-               Numbers numbers = Numbers::distinct) {
-  return {.name = name + "/ragged_rows",
-          .inputs =
-              [numbers](Maker& make, Size size) {
-                const Extent n = extent_of(size);
-                return Tensors{made(make, {n.rows, n.cols}, numbers)};
-              },
-          .call = [op](const Tensors& in) { return op(ragged(in[0]), 1).values(); },
-          .reference = [fold](const std::vector<Ref>& in) { return folded(in[0], 2, false, fold); },
-          .tolerance = 20,
-          .bad = {{[op] {
-                     op(ragged(ones({2, 3})), 0);
-                   },
-                   {name, "behind the rows' axis 0"}}}};
-}
 
 double sum_of(const std::vector<double>& v) {
   long double total = 0;
@@ -152,6 +103,14 @@ std::vector<OpCase> reduce_cases() {
     return v.empty() ? kBound : std::min(kBound, *std::min_element(v.begin(), v.end()));
   };
   rows.push_back(per_sequence(
+      "sum", [](const Ragged& x) { return sum(x); }, sum_of));
+  rows.push_back(per_sequence(
+      "mean", [](const Ragged& x) { return mean(x); }, [=](const auto& v) { return v.empty() ? 0 : mean_of(v); }));
+  rows.push_back(per_sequence(
+      "max", [](const Ragged& x) { return maximum(max(x), -kBound); }, bounded_max, Numbers::distinct));
+  rows.push_back(per_sequence(
+      "min", [](const Ragged& x) { return minimum(min(x), kBound); }, bounded_min, Numbers::distinct));
+  rows.push_back(per_sequence(
       "prod", [](const Ragged& x) { return prod(x); }, product_of, Numbers::near_one));
   rows.push_back(per_sequence(
       "amax", [](const Ragged& x) { return maximum(amax(x), -kBound); }, bounded_max, Numbers::distinct));
@@ -172,13 +131,14 @@ std::vector<OpCase> reduce_cases() {
   rows.push_back(per_row(
       "prod", [](const Ragged& x, int axis) { return prod(x, axis); }, product_of, Numbers::near_one));
   rows.push_back(per_row(
-      "amax", [](const Ragged& x, int axis) { return amax(x, axis); }, max_of));
+      "amax", [](const Ragged& x, int axis) { return amax(x, axis); }, max_of, Numbers::distinct));
   rows.push_back(per_row(
-      "amin", [](const Ragged& x, int axis) { return amin(x, axis); }, min_of));
-  for (OpCase row : {per_row(
-                         "argmax", [](const Ragged&x, int axis) { return argmax(x, axis); }, place_of_max),
-                     per_row(
-                         "argmin", [](const Ragged&x, int axis) { return argmin(x, axis); }, place_of_min)}) {
+      "amin", [](const Ragged& x, int axis) { return amin(x, axis); }, min_of, Numbers::distinct));
+  for (OpCase row :
+       {per_row(
+            "argmax", [](const Ragged&x, int axis) { return argmax(x, axis); }, place_of_max, Numbers::distinct),
+        per_row(
+            "argmin", [](const Ragged&x, int axis) { return argmin(x, axis); }, place_of_min, Numbers::distinct)}) {
     row.order = 0;
     row.differentiable = {};
     rows.push_back(row);

@@ -1,7 +1,6 @@
 #include "reel/tests/ops/reduction_cases.h"
 
-#include "reel/ops/create.h"
-#include "reel/tests/ops/reference.h"
+#include "reel/tests/ops/sequences.h"
 
 namespace reel::test {
 
@@ -35,6 +34,24 @@ std::vector<BadCall> misuse(const std::string& name, const ReduceOp& op) {
            },
            {name, "axis 0 twice"}},
           {[op] { op(Tensor(), {}, Keep::no, SourceLocation::current()); }, {name, "x must be defined"}}};
+}
+
+// An op on x [rows, cols] as sequences; bits have no gradient.
+OpCase of_sequences(const std::string& name, Numbers numbers, std::int64_t least_cols) {
+  OpCase row{.name = name,
+             .inputs =
+                 [=](Maker& make, Size size) {
+                   const Extent n = extent_of(size);
+                   return Tensors{made(make, {n.rows, n.cols + least_cols - 1}, numbers)};
+                 },
+             .call = {},
+             .reference = {},
+             .tolerance = 40};
+  if (numbers == Numbers::bits) {
+    row.order = 0;
+    row.differentiable = {};
+  }
+  return row;
 }
 
 }  // namespace
@@ -84,10 +101,40 @@ OpCase& add_reduction(std::vector<OpCase>& rows, const Reduction& reduction) {
          .order = smooth ? 2 : 0,
          .differentiable = smooth ? std::vector<int>{0} : std::vector<int>{},
          .tolerance = 40,
-         .rows_alone = (form.mask & 1) == 0,
          .skip = reduction.skip});
   rows[first].bad = misuse(reduction.name, reduction.op);
   return rows[first];
+}
+
+OpCase per_sequence(const std::string& name, std::function<Tensor(const Ragged&)> op, const Fold& fold,
+                    Numbers numbers) {
+  OpCase row = of_sequences(name + "/ragged", numbers, 1);
+  row.call = [op](const Tensors& in) { return op(in_sequences(in[0])); };
+  row.reference = [fold](const std::vector<Ref>& in) {
+    const Ref& x = in[0];
+    Ref y{{sequence_lengths(x.shape[0]).size(), x.shape[1]}, {}};
+    for_each_sequence(x.shape[0], [&](std::int64_t, std::int64_t begin, std::int64_t length) {
+      for (std::int64_t c = 0; c < x.shape[1]; ++c) {
+        std::vector<double> column;
+        for (std::int64_t r = begin; r < begin + length; ++r) column.push_back(at(x, {r, c}));
+        y.v.push_back(fold(column));
+      }
+    });
+    return y;
+  };
+  row.bad = {{[op] { op(Ragged()); }, {name + ": x must be defined", "cases.cpp"}}};
+  if (numbers != Numbers::bits)
+    row.bad.push_back({[op] { op(Ragged::from_lengths(arange(3), {3})); }, {name + ": x must be f32 or f64, got i64"}});
+  return row;
+}
+
+OpCase per_row(const std::string& name, std::function<Ragged(const Ragged&, int)> op, const Fold& fold,
+               Numbers numbers) {
+  OpCase row = of_sequences(name + "/ragged_rows", numbers, 2);
+  row.call = [op](const Tensors& in) { return op(in_sequences(in[0]), 1).values(); };
+  row.reference = [fold](const std::vector<Ref>& in) { return folded(in[0], 2, false, fold); };
+  row.bad = {{[op] { op(in_sequences(ones({2, 3})), 0); }, {name, "behind the rows' axis 0", "cases.cpp"}}};
+  return row;
 }
 
 }  // namespace reel::test

@@ -2,6 +2,7 @@
 
 // The rows that ops over axes have in common.
 
+#include "reel/core/ragged.h"
 #include "reel/ops/axes.h"
 #include "reel/tests/ops/op_case.h"
 
@@ -28,5 +29,13 @@ struct Reduction {
 
 /// Appends rows for x [rows, 2, cols] and several sets of axes, and returns the first, which has the bad calls.
 OpCase& add_reduction(std::vector<OpCase>& rows, const Reduction& reduction);
+
+/// The row "/ragged": each column of each sequence folded. An empty sequence's result must be finite, for differences.
+OpCase per_sequence(const std::string& name, std::function<Tensor(const Ragged&)> op, const Fold& fold,
+                    Numbers numbers = Numbers::any);
+
+/// The row "/ragged_rows": each row folded, which has two numbers at least.
+OpCase per_row(const std::string& name, std::function<Ragged(const Ragged&, int axis)> op, const Fold& fold,
+               Numbers numbers = Numbers::any);
 
 }  // namespace reel::test

@@ -5,16 +5,13 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
-#include "reel/tests/ops/reference.h"
+#include "reel/tests/ops/sequences.h"
 
 namespace reel::test {
 
 namespace {
 
 enum class Kind { sum, prod, recurrence };
-
-std::vector<std::int64_t> lengths_for(std::int64_t rows) { return Maker(f64, 4).lengths(rows); }
-Ragged ragged(const Tensor& x) { return Ragged::from_lengths(x, lengths_for(x.shape()[0])); }
 
 // One line, from its definition.
 std::vector<double> scanned(Kind kind, std::vector<double> x, std::vector<double> factor, ScanOptions options) {
@@ -49,11 +46,9 @@ Ref reference(Kind kind, const std::vector<Ref>& in, int axis, ScanOptions optio
   };
   const std::int64_t rows = x.shape[0], cols = x.shape[1];
   if (sequences) {
-    std::int64_t begin = 0;
-    for (const std::int64_t length : lengths_for(rows)) {
+    for_each_sequence(rows, [&](std::int64_t, std::int64_t begin, std::int64_t length) {
       for (std::int64_t c = 0; c < cols; ++c) line(begin * cols + c, length, cols);
-      begin += length;
-    }
+    });
   } else if (axis == 0) {
     for (std::int64_t c = 0; c < cols; ++c) line(c, rows, cols);
   } else {
@@ -84,7 +79,7 @@ OpCase row(const std::string& name, Kind kind, const Call& call, int axis, ScanO
           .reference = [=](const std::vector<Ref>& in) { return reference(kind, in, axis, options, sequences); },
           .differentiable = kind == Kind::recurrence ? std::vector<int>{0, 1} : std::vector<int>{0},
           .tolerance = 60,
-          .rows_alone = axis == 1 && kind != Kind::recurrence};
+          .mixes_rows = axis == 0 ? "runs down the rows" : ""};
 }
 
 void add_rows(std::vector<OpCase>& rows, const std::string& name, Kind kind, const Call& tensor, const Call& sequence) {
@@ -103,10 +98,10 @@ std::vector<OpCase> scan_cases() {
   std::vector<OpCase> rows;
   add_rows(
       rows, "cumsum", Kind::sum, [](const Tensors& in, int axis, ScanOptions o) { return cumsum(in[0], axis, o); },
-      [](const Tensors& in, int, ScanOptions o) { return cumsum(ragged(in[0]), o).values(); });
+      [](const Tensors& in, int, ScanOptions o) { return cumsum(in_sequences(in[0]), o).values(); });
   rows.push_back(row(
       "cumsum/ragged_rows", Kind::sum,
-      [](const Tensors& in, int axis, ScanOptions o) { return cumsum(ragged(in[0]), axis, o).values(); }, 1, {},
+      [](const Tensors& in, int axis, ScanOptions o) { return cumsum(in_sequences(in[0]), axis, o).values(); }, 1, {},
       false));
   rows.back().bad = {{[] {
                         cumsum(ones({2, 3}), 2);
@@ -116,12 +111,14 @@ std::vector<OpCase> scan_cases() {
                      {[] { cumsum(Ragged(), {}); }, {"cumsum", "x must be defined"}}};
   add_rows(
       rows, "cumprod", Kind::prod, [](const Tensors& in, int axis, ScanOptions o) { return cumprod(in[0], axis, o); },
-      [](const Tensors& in, int, ScanOptions o) { return cumprod(ragged(in[0]), 0, o).values(); });
+      [](const Tensors& in, int, ScanOptions o) { return cumprod(in_sequences(in[0]), 0, o).values(); });
   rows.back().bad = {{[] { cumprod(ones({3}), 1); }, {"cumprod", "axis must be in [-1, 1), got 1", "cases.cpp"}}};
   add_rows(
       rows, "linear_scan", Kind::recurrence,
       [](const Tensors& in, int axis, ScanOptions o) { return linear_scan(in[0], in[1], axis, o); },
-      [](const Tensors& in, int, ScanOptions o) { return linear_scan(ragged(in[0]), ragged(in[1]), o).values(); });
+      [](const Tensors& in, int, ScanOptions o) {
+        return linear_scan(in_sequences(in[0]), in_sequences(in[1]), o).values();
+      });
   rows.back().bad = {
       {[] { linear_scan(ones({3}), ones({2}), 0); },
        {"linear_scan", "factor must have shape [3], got [2]", "cases.cpp"}},

@@ -3,6 +3,8 @@
 // Sequences for rows of the op-case table: their lengths are a function of the number of rows alone, so that inputs, call and
 // reference agree on them.
 
+#include <algorithm>
+
 #include "reel/core/ragged.h"
 #include "reel/ops/create.h"
 #include "reel/tests/ops/reference.h"
@@ -14,6 +16,17 @@ inline std::vector<std::int64_t> sequence_lengths(std::int64_t rows) { return Ma
 
 inline Ragged in_sequences(const Tensor& values) {
   return Ragged::from_lengths(values, sequence_lengths(values.shape()[0]));
+}
+
+inline std::int64_t longest(std::int64_t rows) {
+  const std::vector<std::int64_t> lengths = sequence_lengths(rows);
+  return *std::max_element(lengths.begin(), lengths.end());
+}
+
+/// One sequence of no rows, one of one, and one of the rest.
+inline Ragged in_three_sequences(const Tensor& values) {
+  const std::int64_t rows = values.shape()[0], one = std::min<std::int64_t>(rows, 1);
+  return Ragged::from_lengths(values, {0, one, rows - one});
 }
 
 /// Calls f(sequence, begin, length) for each of them.

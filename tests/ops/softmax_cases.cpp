@@ -8,6 +8,7 @@
 #include "reel/ops/embedding.h"
 #include "reel/ops/views.h"
 #include "reel/tests/ops/reference.h"
+#include "reel/tests/ops/sequences.h"
 
 namespace reel::test {
 
@@ -48,7 +49,7 @@ OpCase softmax_row(bool log, int axis, double temperature, const std::string& va
                 return y;
               },
           .tolerance = 20,
-          .rows_alone = axis == 1,
+          .mixes_rows = axis == 0 ? "over the rows" : "",
           .bad = {{[op] {
                      op(ones({2, 3}), 2, 1, SourceLocation::current());
                    },
@@ -125,8 +126,7 @@ OpCase cross_entropy_row(const std::string& variant, const Classes& with) {
           },
       .call = [with](const Tensors& in) { return cross_entropy(in[0], in[1], with.options(in[0])); },
       .reference = [with](const std::vector<Ref>& in) { return hard_losses(log_softmax_of(in[0], 1, 1), in[1], with); },
-      .tolerance = with.reduction == Reduction::none ? 20.0 : 60.0,
-      .rows_alone = with.reduction == Reduction::none};
+      .tolerance = with.reduction == Reduction::none ? 20.0 : 60.0};
 }
 
 OpCase soft_row(const std::string& variant, const Classes& with) {
@@ -142,7 +142,6 @@ OpCase soft_row(const std::string& variant, const Classes& with) {
     });
   };
   row.differentiable = {0, 1};
-  row.rows_alone = false;
   row.tolerance = 100;
   return row;
 }
@@ -177,12 +176,6 @@ OpCase in_images(OpCase row) {
   return row;
 }
 
-// Sequences of no rows, of one, and of the rest.
-Ragged ragged(const Tensor& x) {
-  const std::int64_t rows = x.shape()[0], one = std::min<std::int64_t>(rows, 1);
-  return Ragged::from_lengths(x, {0, one, rows - one});
-}
-
 void add_class_losses(std::vector<OpCase>& rows) {
   rows.push_back(cross_entropy_row("/sum", {.reduction = Reduction::sum}));
   rows.push_back(cross_entropy_row("/none", {.reduction = Reduction::none}));
@@ -207,9 +200,9 @@ void add_class_losses(std::vector<OpCase>& rows) {
   rows.push_back(cross_entropy_row("/weight_smoothing_mean", {.smoothing = 0.5, .weighted = true}));
   rows.push_back(cross_entropy_row("/ragged", {.reduction = Reduction::none, .smoothing = 0.125}));
   rows.back().call = [](const Tensors& in) {
-    return cross_entropy(ragged(in[0]), ragged(in[1]), {.reduction = Reduction::none, .label_smoothing = 0.125});
+    return cross_entropy(in_three_sequences(in[0]), in_three_sequences(in[1]),
+                         {.reduction = Reduction::none, .label_smoothing = 0.125});
   };
-  rows.back().rows_alone = false;
   rows.back().bad = {
       {[] {
          cross_entropy(Ragged::from_lengths(ones({3, 2}), {1, 2}), Ragged::from_lengths(arange(3), {2, 1}));
@@ -252,9 +245,8 @@ void add_class_losses(std::vector<OpCase>& rows) {
   rows.back().skip = {Size::empty};
   rows.push_back(nll_row("/ragged", {.reduction = Reduction::none}));
   rows.back().call = [](const Tensors& in) {
-    return nll_loss(ragged(in[0]), ragged(in[1]), {.reduction = Reduction::none});
+    return nll_loss(in_three_sequences(in[0]), in_three_sequences(in[1]), {.reduction = Reduction::none});
   };
-  rows.back().rows_alone = false;
   rows.back().bad = {{[] {
                         nll_loss(Ragged::from_lengths(ones({3, 2}), {1, 2}), Ragged::from_lengths(arange(3), {2, 1}));
                       },
@@ -289,7 +281,11 @@ OpCase embedding_row() {
                      embedding(ones({5, 2}), ones({2}));
                    },
                    {"embedding", "index must be i32 or i64, got f32"}},
-                  {[] { embedding(full({}, 1), arange(1)); }, {"embedding", "table must have shape [rows, ...]"}}}};
+                  {[] { embedding(full({}, 1), arange(1)); }, {"embedding", "table must have shape [rows, ...]"}},
+                  {[] {
+                     embedding(ones({1, 1, 1, 1, 1}), zeros({1, 1, 1, 1, 1}, {.dtype = i64}));
+                   },
+                   {"embedding", "more than 8 axes"}}}};
 }
 
 }  // namespace

@@ -96,6 +96,7 @@ std::vector<OpCase> sparse_cases() {
                       },
                       {"embedding_bag", "[0, 2)", "got 2 at position 2", "cases.cpp"}},
                      {[] { embedding_bag(arange(3), two_bags()); }, {"table must be f32 or f64, got i64"}},
+                     {[] { embedding_bag(full({}, 1), two_bags()); }, {"table must have shape [rows, ...], got []"}},
                      {[] {
                         embedding_bag(ones({3, 2}), two_bags().with(zeros({3, 1}, {.dtype = i64})));
                       },

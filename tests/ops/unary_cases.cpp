@@ -30,7 +30,6 @@ OpCase row(const std::string& name, Op op, double (*f)(double), double low, doub
                 return y;
               },
           .tolerance = tolerance,
-          .rows_alone = true,
           .bad = {{[op] { op(arange(3), SourceLocation::current()); },
                    {name, "x must be f32 or f64, got i64", "cases.cpp"}},
                   {[op] { op(Tensor(), SourceLocation::current()); }, {name, "x must be defined"}}}};
@@ -55,18 +54,17 @@ double polygamma_of(int n, double x) {
   return (n % 2 == 0 ? -1 : 1) * std::tgamma(n + 1.0) * static_cast<double>(sum);
 }
 
-OpCase conversion(const std::string& name, std::function<Tensor(const Tensors&)> call) {
+OpCase conversion(const std::string& name, std::function<Tensor(const Tensor&)> op) {
   return {.name = name,
           .inputs =
               [](Maker& make, Size size) {
                 const Extent n = extent_of(size);
                 return Tensors{make.uniform({n.rows, n.cols})};
               },
-          .call = std::move(call),
+          .call = [op](const Tensors& in) { return op(in[0]); },
           .reference = [](const std::vector<Ref>& in) { return in[0]; },
           .tolerance = 0,
-          .rows_alone = true,
-          .bad = {{[] { clone(Tensor()); }, {"clone", "x must be defined"}}}};
+          .bad = {{[op] { op(Tensor()); }, {name + ": x must be defined", "cases.cpp"}}}};
 }
 
 }  // namespace
@@ -166,11 +164,14 @@ std::vector<OpCase> unary_cases() {
   rows.back().inputs = at_kinks.inputs;
   rows.push_back(row(
       "dish", dish, [](double x) { return 0.5 * x * (x / std::sqrt(1 + x * x) + 1); }, -4, 4, 2));
-  rows.push_back(conversion("clone", [](const Tensors& in) { return clone(in[0]); }));
-  rows.push_back(conversion("contiguous", [](const Tensors& in) { return contiguous(in[0]); }));
-  rows.push_back(conversion("to", [](const Tensors& in) { return to(to(in[0], Device::cpu()) * 1, in[0].device()); }));
-  rows.push_back(conversion("cast", [](const Tensors& in) { return cast(cast(in[0], f64), in[0].dtype()); }));
-  OpCase stopped = conversion("stop_gradient", [](const Tensors& in) { return stop_gradient(in[0]); });
+  rows.push_back(conversion("clone", [](const Tensor& x) { return clone(x); }));
+  rows.push_back(conversion("contiguous", [](const Tensor& x) { return contiguous(x); }));
+  rows.push_back(conversion("to", [](const Tensor& x) { return to(to(x, Device::cpu()) * 1, x.device()); }));
+  rows.push_back(conversion("cast", [](const Tensor& x) {
+    const Tensor wide = cast(x, f64);
+    return cast(wide, x.dtype());
+  }));
+  OpCase stopped = conversion("stop_gradient", [](const Tensor& x) { return stop_gradient(x); });
   stopped.order = 0;
   stopped.differentiable = {};
   rows.push_back(stopped);

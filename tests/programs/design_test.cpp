@@ -31,6 +31,7 @@ TEST(CustomOp, IsCheckedToFirstAndSecondOrder) {
   const GradcheckReport report = gradcheck(cube, {randn({3, 5}, {.dtype = f64})});
   EXPECT_TRUE(report) << report;
   EXPECT_EQ(report.checks, 30);
+  EXPECT_THROW(gradcheck(cube, {randn({3, 5})}), DTypeError);  // differences are taken in f64
 }
 
 TEST(CustomOp, AWrongCallbackIsFoundAndTheWorstElementNamed) {
