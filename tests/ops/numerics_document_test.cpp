@@ -44,7 +44,8 @@ TEST(NumericsDocument, HasALineForEveryOpWithTheBoundThatTestsAssert) {
   for (const auto& [name, bound] : asserted) {
     const auto line = stated.find(name);
     if (line == stated.end())
-      ADD_FAILURE() << name << " (bound " << bound << ") has no line under \"Every op\" in docs/numerics.md";
+      ADD_FAILURE() << name << " (bound " << bound
+                    << ") has no line under \"Every op\" in docs/numerics.md (scripts/numerics-table)";
     else EXPECT_EQ(line->second, bound) << name << ": the bound in docs/numerics.md is not the table's";
   }
   for (const auto& [name, bound] : stated) EXPECT_EQ(asserted.count(name), 1u) << name << " is no op of the table";
