@@ -8,6 +8,7 @@
 #include "reel/ops/create.h"
 #include "reel/ops/elementwise.h"
 #include "reel/ops/logical.h"
+#include "reel/ops/promote.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
@@ -17,6 +18,7 @@ namespace reel {
 namespace {
 
 using detail::Gradients;
+using detail::promoted;
 
 // An operand kept for backward.
 struct Side {
@@ -59,19 +61,19 @@ struct Div {
   static Tensor right(const Tensor& dy, const Side&, const Side& b, const Tensor& y) { return neg(dy * y / Arg(b)); }
 };
 
-// 1 where `a` wins, 1/2 where both are equal.
-Tensor share(const Tensor& wins, const Side& a, const Side& b, DType dtype) {
-  return cast(wins, dtype) + 0.5 * cast(Arg(a) == Arg(b), dtype);
+// 0 where a side loses, 1/2 where both are equal, else 1: where either is NaN both have the gradient, so that it shows.
+Tensor share(const Tensor& loses, const Side& a, const Side& b, DType dtype) {
+  return 1 - cast(loses, dtype) - 0.5 * cast(Arg(a) == Arg(b), dtype);
 }
 struct Maximum {
   static constexpr BinaryOp op = BinaryOp::maximum;
   static constexpr const char* name = "maximum";
   static constexpr bool saves_sides = true, saves_result = false;
   static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
-    return dy * share(Arg(a) > Arg(b), a, b, dy.dtype());
+    return dy * share(Arg(a) < Arg(b), a, b, dy.dtype());
   }
   static Tensor right(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
-    return dy * share(Arg(b) > Arg(a), a, b, dy.dtype());
+    return dy * share(Arg(b) < Arg(a), a, b, dy.dtype());
   }
 };
 struct Minimum {
@@ -79,10 +81,10 @@ struct Minimum {
   static constexpr const char* name = "minimum";
   static constexpr bool saves_sides = true, saves_result = false;
   static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
-    return dy * share(Arg(a) < Arg(b), a, b, dy.dtype());
+    return dy * share(Arg(a) > Arg(b), a, b, dy.dtype());
   }
   static Tensor right(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
-    return dy * share(Arg(b) < Arg(a), a, b, dy.dtype());
+    return dy * share(Arg(b) > Arg(a), a, b, dy.dtype());
   }
 };
 
@@ -107,28 +109,7 @@ struct Pow {
   }
 };
 
-// --- types ------------------------------------------------------------------------------------------------------------
-
-int kind(DType dtype) { return is_floating(dtype) ? 2 : dtype == bool8 ? 0 : 1; }
-
-DType wider(DType a, DType b) {
-  if (kind(a) != kind(b)) return kind(a) > kind(b) ? a : b;
-  // Of one kind: u8 < i32 < i64, f32 < f64.
-  return size_of(a) >= size_of(b) ? a : b;
-}
-
-DType promoted(const Arg& a, const Arg& b) {
-  if (a.is_tensor() && b.is_tensor()) {
-    const Tensor &x = a.tensor(), &y = b.tensor();
-    if ((x.rank() == 0) == (y.rank() == 0)) return wider(x.dtype(), y.dtype());
-    const DType with_axes = x.rank() == 0 ? y.dtype() : x.dtype(), without = x.rank() == 0 ? x.dtype() : y.dtype();
-    return kind(without) > kind(with_axes) ? without : with_axes;
-  }
-  const DType tensor = a.is_tensor() ? a.tensor().dtype() : b.tensor().dtype();
-  const bool integral = (a.is_tensor() ? b : a).scalar().integral;
-  if (!integral && kind(tensor) < 2) return f32;
-  return integral && tensor == bool8 ? i64 : tensor;
-}
+// --- computing --------------------------------------------------------------------------------------------------------
 
 Operand operand(const Arg& x) {
   return x.is_tensor() ? Operand{.array = &x.tensor().array()} : Operand{.scalar = x.scalar()};
@@ -158,8 +139,6 @@ void record_binary(const Arg& a, const Arg& b, const Tensor& y, SourceLocation w
                       });
   }
 }
-
-// --- computing --------------------------------------------------------------------------------------------------------
 
 void check_operands(const char* op, const Arg& a, const Arg& b, SourceLocation where) {
   if (!a.is_tensor() && !b.is_tensor()) throw Error(std::string(op) + ": one operand must be a tensor", where);
@@ -204,7 +183,8 @@ Tensor apply(const Arg& a, const Arg& b) {
   if (Rule::op == BinaryOp::div && !is_floating(dtype)) dtype = f32;
   const bool same = (!a.is_tensor() || a.tensor().dtype() == dtype) && (!b.is_tensor() || b.tensor().dtype() == dtype);
   if (!same) return with_common(a, b, dtype, [](const Arg& x, const Arg& y) { return apply<Rule>(x, y); });
-  if (dtype == bool8) throw DTypeError(std::string(Rule::name) + ": operands must be numbers, got two bool8", where);
+  if (dtype == bool8 && (Rule::op == BinaryOp::sub || Rule::op == BinaryOp::pow))
+    throw DTypeError(std::string(Rule::name) + ": operands must be numbers, got two bool8", where);
   Tensor y = computed(Rule::op, Rule::name, a, b, false, where);
   if (detail::taping()) record_binary<Rule>(a, b, y, where);
   return y;

@@ -5,8 +5,8 @@
 /// Elementwise functions of two operands, tensors or plain numbers, as functions and as operators. Shapes broadcast as in
 /// numpy. A number never becomes a tensor: it takes the tensor's dtype (a fraction with an integer tensor gives f32). Two
 /// tensors of different dtypes are promoted as PyTorch does it: the wider of one kind, floating over integer over bool;
-/// a tensor without axes counts only by its kind. Throw ShapeError if the shapes do not broadcast, DeviceError if the
-/// devices differ, DTypeError for + - * / maximum minimum pow of two bool8.
+/// a tensor without axes counts only by its kind. Of two bool8 + and maximum are `or`, * and minimum `and`; - and pow throw
+/// DTypeError. Throw ShapeError if the shapes do not broadcast, DeviceError if the devices differ.
 namespace reel {
 
 REEL_API Tensor add(const Arg& a, const Arg& b);
@@ -14,7 +14,7 @@ REEL_API Tensor sub(const Arg& a, const Arg& b);
 REEL_API Tensor mul(const Arg& a, const Arg& b);
 /// True division: integers give f32.
 REEL_API Tensor div(const Arg& a, const Arg& b);
-/// NaN if either is. Where both are equal each gets half of the gradient.
+/// NaN if either is, and then both get the gradient. Where both are equal each gets half of it.
 REEL_API Tensor maximum(const Arg& a, const Arg& b);
 REEL_API Tensor minimum(const Arg& a, const Arg& b);
 

@@ -1,5 +1,6 @@
 #include "reel/ops/elementwise.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -10,8 +11,10 @@
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/parametric_op.h"
+#include "reel/ops/promote.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/unary.h"
+#include "reel/ops/unary_op.h"
 #include "reel/ops/views.h"
 
 namespace reel {
@@ -24,26 +27,14 @@ using detail::record_op;
 using detail::relu_mask;
 using detail::taping;
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 // A mask is a constant of zeros and ones in the dtype of what it chooses from.
 Tensor complement(const Tensor& mask) {
   return untaped([&] { return 1 - mask; });
 }
 
-Tensor positive(const Tensor& x) {
-  return untaped([&] { return cast(x > 0, x.dtype()); });
-}
-
 // --- where ------------------------------------------------------------------------------------------------------------
-
-DType chosen_dtype(const Arg& a, const Arg& b, SourceLocation location) {
-  if (a.is_tensor() && b.is_tensor()) {
-    check::like("where", "b", b.tensor(), "a", a.tensor(), location);
-    return a.tensor().dtype();
-  }
-  const DType dtype = (a.is_tensor() ? a : b).tensor().dtype();
-  const bool fraction = !(a.is_tensor() ? b : a).scalar().integral;
-  return fraction && !is_floating(dtype) ? f32 : dtype;
-}
 
 Tensor side(const Arg& x, DType dtype, Device device) {
   return x.is_tensor() ? cast(x.tensor(), dtype, x.where()) : full({}, x.scalar(), {.dtype = dtype, .device = device});
@@ -70,7 +61,7 @@ Tensor choose(const Tensor& condition, const Arg& a, const Arg& b, SourceLocatio
       throw DeviceError("where: a and b must be on " + condition.device().name() + " like condition, got " +
                             x->tensor().device().name(),
                         location);
-  const DType dtype = chosen_dtype(a, b, location);
+  const DType dtype = detail::promoted(a, b);
   const Shape shape = check::broadcast("where", condition.shape(),
                                        check::broadcast("where", shape_of(a), shape_of(b), location), location);
   const Tensor left = side(a, dtype, condition.device()), right = side(b, dtype, condition.device());
@@ -81,6 +72,15 @@ Tensor choose(const Tensor& condition, const Arg& a, const Arg& b, SourceLocatio
 
 Tensor choose_beside(const Arg& condition, const Arg& a, const Arg& b, SourceLocation location) {
   return choose(condition.tensor(), a, b, location);
+}
+
+// --- clamp ------------------------------------------------------------------------------------------------------------
+
+// A bound beyond what the integers of a dtype reach is as good as their end.
+std::int64_t within(Scalar bound, DType dtype) {
+  if (dtype == u8) return std::clamp<std::int64_t>(bound.integer, 0, 255);
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  return dtype == i32 ? std::clamp(bound.integer, -kMost - 1, kMost) : bound.integer;
 }
 
 // --- logaddexp --------------------------------------------------------------------------------------------------------
@@ -94,39 +94,72 @@ Tensor logaddexp_of(const Arg& a, const Arg& b) { return logaddexp(a.tensor(), b
 
 // --- polygamma --------------------------------------------------------------------------------------------------------
 
+// n! = factor 2^((n + 1) exponent), with the exponent that makes the factor neither large nor small: both sides of the
+// series then stay in range as long as the result does.
+struct ScaledFactorial {
+  double factor;
+  int exponent;
+
+  explicit ScaledFactorial(int n) {
+    long double fraction = 1;
+    std::int64_t bits = 0;
+    for (int k = 2; k <= n; ++k) {
+      int more = 0;
+      fraction = std::frexp(fraction * k, &more);
+      bits += more;
+    }
+    exponent = static_cast<int>(bits / (n + 1));
+    factor = static_cast<double>(std::ldexp(fraction, static_cast<int>(bits - std::int64_t{n + 1} * exponent)));
+  }
+};
+
+// factor (unit (x + k))^-n, in two halves around the factor. Powers beyond the fourth are corrected for the rounding of x + k,
+// which they would multiply by n.
+Tensor scaled_power(double factor, double unit, const Tensor& x, int k, int n) {
+  const Tensor z = x + k, y = unit * z, half = pow(y, -(n / 2));
+  const Tensor whole = n % 2 == 0 ? factor * half * half : factor * half * half / y;
+  if (n <= 4 || k == 0) return whole;
+  const Tensor other = z - x, lost = (x - (z - other)) + (k - other);
+  return whole * (1 - n * lost / z);
+}
+
 // x in f64, unrecorded.
 Tensor polygamma_of(int n, const Tensor& x) {
   constexpr double bernoulli[] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6};
   const int terms = 14 + n;
+  const ScaledFactorial factorial(n);
+  const double unit = std::ldexp(1.0, -factorial.exponent);  // of x: x unit is exact
   // The sum from x + terms on is z^-n (1 / n + r / 2 + sum of B[2 j] (n + 1) ... (n + 2 j - 1) / (2 j)! r^(2 j)), r = 1 / z.
   const Tensor z = x + terms, r = 1 / z, square = r * r;
   std::vector<double> factors;
-  double rising = n + 1, factorial = 2;
+  double rising = n + 1, product = 2;
   for (int j = 1; j <= 7; ++j) {
-    factors.push_back(bernoulli[j - 1] * rising / factorial);
+    factors.push_back(bernoulli[j - 1] * rising / product);
     rising *= (n + 2.0 * j) * (n + 2 * j + 1);
-    factorial *= (2.0 * j + 1) * (2 * j + 2);
+    product *= (2.0 * j + 1) * (2 * j + 2);
   }
   Tensor series = square * factors.back();
   for (int j = 6; j >= 1; --j) series = square * (series + factors[static_cast<std::size_t>(j - 1)]);
-  Tensor sum = pow(z, -n) * (series + 0.5 * r + 1.0 / n);
-  for (int k = terms - 1; k >= 0; --k) sum = sum + pow(x + k, -(n + 1));  // small ones first
-  const double scale = (n % 2 == 0 ? -1 : 1) * std::tgamma(n + 1.0);
-  return where(x >= 0, scale * sum, std::numeric_limits<double>::quiet_NaN());
+  Tensor sum = scaled_power(factorial.factor / unit, unit, x, terms, n) * (series + 0.5 * r + 1.0 / n);
+  for (int k = terms - 1; k >= 0; --k)
+    sum = sum + scaled_power(factorial.factor, unit, x, k, n + 1);  // small ones first
+  sum = where(x == kInfinity, 0.0, n % 2 == 0 ? -sum : sum);
+  return where(x >= 0, sum, std::numeric_limits<double>::quiet_NaN());
 }
 
 Tensor summed_to(const Tensor& dx, const Shape& shape) { return dx.shape() == shape ? dx : detail::sum_to(dx, shape); }
 
 }  // namespace
 
-Tensor clamp(const Tensor& x, double low, double high, SourceLocation where) {
-  if (!(low <= high))
-    throw Error("clamp: low must not be above high, got " + std::to_string(low) + " and " + std::to_string(high),
-                where);
-  return detail::parametric(
-      ParametricOp::clamp, "clamp", x, {low, high}, where, [](const Tensor& dy, const Tensor& x, const Parameters& p) {
-        return relu_mask(dy, untaped([&] { return cast(x >= p[0], x.dtype()) * cast(x <= p[1], x.dtype()); }));
-      });
+Tensor clamp(const Tensor& x, Scalar low, Scalar high, SourceLocation where) {
+  if (!(low.real <= high.real))
+    throw Error(
+        "clamp: low must not be above high, got " + std::to_string(low.real) + " and " + std::to_string(high.real),
+        where);
+  static constexpr detail::Parametric f{ParametricOp::clamp, "clamp"};
+  if (detail::integers("clamp", x, where) && low.integral && high.integral)
+    return minimum(maximum(x, within(low, x.dtype())), within(high, x.dtype()));
+  return detail::parametric(f, detail::fractions("clamp", x, where), {low.real, high.real}, where);
 }
 
 Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
@@ -134,27 +167,22 @@ Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
 }
 
 Tensor leaky_relu(const Tensor& x, double slope, SourceLocation where) {
-  return detail::parametric(ParametricOp::leaky_relu, "leaky_relu", x, {slope}, where,
-                            [](const Tensor& dy, const Tensor& x, const Parameters& p) {
-                              const Tensor above = positive(x);
-                              return relu_mask(dy, above) + p[0] * relu_mask(dy, complement(above));
-                            });
+  static constexpr detail::Parametric f{ParametricOp::leaky_relu, "leaky_relu"};
+  return detail::parametric(f, x, {slope}, where);
 }
 
 Tensor elu(const Tensor& x, double alpha, SourceLocation where) {
-  return detail::parametric(ParametricOp::elu, "elu", x, {alpha}, where,
-                            [](const Tensor& dy, const Tensor& x, const Parameters& p) {
-                              const Tensor above = positive(x), below = complement(above);
-                              // Where x is above, exp is taken of 0: nothing of it overflows into a gradient.
-                              return relu_mask(dy, above) + p[0] * relu_mask(dy, below) * exp(relu_mask(x, below));
-                            });
+  static constexpr detail::Parametric f{ParametricOp::elu, "elu", [](const Tensor& x, const Parameters& p) {
+                                          const Tensor below = untaped([&] { return cast(x <= 0, x.dtype()); });
+                                          return p[0] * below * exp(clamp(x, -kInfinity, 0.0));
+                                        }};
+  return detail::parametric(f, x, {alpha}, where);
 }
 
 Tensor logaddexp(const Tensor& a, const Tensor& b, SourceLocation where) {
   check::floating("logaddexp", "a", a, where);
   check::like("logaddexp", "b", b, "a", a, where);
   check::broadcast("logaddexp", a.shape(), b.shape(), where);
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Tensor apart;
   Tensor y = untaped([&] {
     const DType dtype = a.dtype();
@@ -172,17 +200,17 @@ Tensor logaddexp(const Tensor& a, const Tensor& b, SourceLocation where) {
 }
 
 Tensor polygamma(int n, const Tensor& x, SourceLocation where) {
-  check::floating("polygamma", "x", x, where);
   if (n < 0) throw Error("polygamma: n must be at least 0, got " + std::to_string(n), where);
   if (n == 0) return digamma(x, where);
-  Tensor y = untaped([&] { return cast(polygamma_of(n, cast(x, f64)), x.dtype()); });
+  const Tensor of = detail::fractions("polygamma", x, where);
+  Tensor y = untaped([&] { return cast(polygamma_of(n, cast(of, f64)), of.dtype()); });
   if (taping())
-    record_op("polygamma", where, {&x}, y, {&x},
-              [n, x](Gradients& g) { g.add(0, g.dy() * polygamma(n + 1, x, SourceLocation{})); });
+    record_op("polygamma", where, {&of}, y, {&of},
+              [n, x = of](Gradients& g) { g.add(0, g.dy() * polygamma(n + 1, x, SourceLocation{})); });
   return y;
 }
 
-Ragged clamp(const Ragged& x, double low, double high, SourceLocation where) {
+Ragged clamp(const Ragged& x, Scalar low, Scalar high, SourceLocation where) {
   return x.with(clamp(x.values(), low, high, where));
 }
 Ragged where(const Ragged& condition, const RaggedOperand& a, const RaggedOperand& b, SourceLocation location) {

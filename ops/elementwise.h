@@ -8,13 +8,13 @@
 /// order.
 namespace reel {
 
-/// x within [low, high], either of which may be infinite. The gradient is 1 inside and at the bounds, 0 outside.
-/// Throws DTypeError, and Error unless low <= high.
-REEL_API Tensor clamp(const Tensor& x, double low, double high, SourceLocation where = SourceLocation::current());
-REEL_API Ragged clamp(const Ragged& x, double low, double high, SourceLocation where = SourceLocation::current());
+/// x within [low, high], either of which may be infinite. The gradient is 1 inside and at the bounds, 0 outside. Integers stay
+/// integers beside integral bounds, and are taken as f32 beside fractions. Throws DTypeError for bool8, and Error unless
+/// low <= high.
+REEL_API Tensor clamp(const Tensor& x, Scalar low, Scalar high, SourceLocation where = SourceLocation::current());
+REEL_API Ragged clamp(const Ragged& x, Scalar low, Scalar high, SourceLocation where = SourceLocation::current());
 
-/// a where the condition (bool8) holds, b elsewhere; all three broadcast. Any dtype: that of the tensors among a and b, which
-/// must agree; a number takes the other's (a fraction beside integers gives f32). -0.0 comes out as 0.0. The gradient of the
+/// a where the condition (bool8) holds, b elsewhere; all three broadcast. Any dtypes: promoted as in arithmetic.h. -0.0 comes out as 0.0. The gradient of the
 /// side that is not taken is 0, whatever its value. Throws ShapeError, DTypeError, DeviceError; Error if both are numbers.
 REEL_API Tensor where(const Tensor& condition, const Arg& a, const Arg& b);
 /// One at least is a Ragged, and the others are or broadcast beside it as in ragged.h. Throws as above.
@@ -42,7 +42,7 @@ REEL_API Ragged logaddexp(const Ragged& a, const Tensor& b, SourceLocation where
 REEL_API Ragged logaddexp(const Tensor& a, const Ragged& b, SourceLocation where = SourceLocation::current());
 
 /// The derivative of order n of digamma, n >= 0: (-1)^(n+1) n! sum over k >= 0 of (x + k)^-(n+1), for x >= 0; NaN below. In f64
-/// inside: a sum of 14 + n terms and the Euler-Maclaurin formula for the others. Gradients of any order. Throws Error for n < 0.
+/// inside: a sum of 14 + n terms and the Euler-Maclaurin formula for the others. Integers and bool8 count as f32. Gradients of any order. Throws Error for n < 0.
 REEL_API Tensor polygamma(int n, const Tensor& x, SourceLocation where = SourceLocation::current());
 REEL_API Ragged polygamma(int n, const Ragged& x, SourceLocation where = SourceLocation::current());
 

@@ -256,7 +256,8 @@ Tensor dot(const Tensor& a, const Tensor& b, SourceLocation where) {
   check::floating("dot", "a", a, where);
   check::like("dot", "b", b, "a", a, where);
   check::shape("dot", "b", b, a.shape(), where);
-  return matmul(a, b, where);
+  // Not as a product, whose chain of additions would lose the digits of a long sum.
+  return sum(mul(Arg(a, where), Arg(b, where)), Axes(), Keep::no, where);
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Epilogue epilogue, SourceLocation where) {

@@ -17,7 +17,7 @@ REEL_API Ragged matmul(const Ragged& a, const Tensor& b, SourceLocation where = 
 
 /// a[i] b[j] for vectors a [m] and b [n]: [m, n]. Throws ShapeError, DTypeError, DeviceError.
 REEL_API Tensor outer(const Tensor& a, const Tensor& b, SourceLocation where = SourceLocation::current());
-/// The sum of a[i] b[i] for vectors [n], without axes; f32 or f64. Throws ShapeError, DTypeError, DeviceError.
+/// The sum of a[i] b[i] for vectors [n], without axes, as exact as `sum`; f32 or f64. Throws ShapeError, DTypeError, DeviceError.
 REEL_API Tensor dot(const Tensor& a, const Tensor& b, SourceLocation where = SourceLocation::current());
 
 /// y = x W^T + bias: x [..., in], weight [out, in], bias [out] or undefined; y [..., out]. With Epilogue::relu,

@@ -6,6 +6,7 @@
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
+#include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/index.h"
 #include "reel/ops/rows.h"
@@ -18,34 +19,33 @@ namespace {
 using detail::packed;
 using detail::taping;
 
-void check_sortable(const char* op, const Tensor& x, SourceLocation where) {
+// In a dtype that the kernels sort.
+Tensor sortable(const char* op, const Tensor& x, SourceLocation where) {
   check::defined(op, "x", x, where);
-  if (x.dtype() == u8 || x.dtype() == bool8)
-    throw DTypeError(std::string(op) + ": x must be f32, f64, i32 or i64, got " + name_of(x.dtype()), where);
+  return packed(x.dtype() == u8 || x.dtype() == bool8 ? cast(x, i32) : x);
 }
 
 Sorted first_of(const char* op, const Tensor& x, std::int64_t k, int axis, Order order, SourceLocation where) {
   Shape shape = x.shape();
   shape[axis] = k;
-  Sorted result{empty(shape, {.dtype = x.dtype(), .device = x.device()}),
-                empty(shape, {.dtype = i64, .device = x.device()})};
-  backend(x.device())
-      .sort(packed(x).array(), axis, order == Order::descending, result.values.array(), result.which.array());
-  detail::record_gather(op, where, x, result.values, axis, result.which);
-  return result;
+  const Tensor from = sortable(op, x, where);
+  Tensor values = empty(shape, {.dtype = from.dtype(), .device = x.device()}),
+         which = empty(shape, {.dtype = i64, .device = x.device()});
+  backend(x.device()).sort(from.array(), axis, order == Order::descending, values.array(), which.array());
+  detail::record_gather(op, where, x, values, axis, which);
+  return {cast(values, x.dtype()), which};
 }
 
 RaggedSorted sorted_rows(const char* op, const Ragged& x, Order order, SourceLocation where) {
-  const Tensor& values = x.values();
-  check_sortable(op, values, where);
-  const Ragged sorted = x.with(empty_like(values)),
+  const Tensor &values = x.values(), from = sortable(op, values, where);
+  const Ragged sorted = x.with(empty_like(from)),
                which = x.with(empty(values.shape(), {.dtype = i64, .device = x.device()}));
   backend(x.device())
-      .segment_sort(packed(values).array(), x.segments(), order == Order::descending, sorted.values().array(),
+      .segment_sort(from.array(), x.segments(), order == Order::descending, sorted.values().array(),
                     which.values().array());
   if (taping() && is_floating(x.dtype()))
     detail::record_gather(op, where, values, sorted.values(), 0, detail::rows_in_sequences(op, which, x, where));
-  return {sorted, which};
+  return {cast(sorted, x.dtype()), which};
 }
 
 Sorted without_axes(const Sorted& one, SourceLocation where) {
@@ -62,7 +62,7 @@ bool along_rows(const char* op, const Ragged& x, int axis, SourceLocation where)
 }  // namespace
 
 Sorted sort(const Tensor& x, int axis, Order order, SourceLocation where) {
-  check_sortable("sort", x, where);
+  check::defined("sort", "x", x, where);
   if (x.rank() == 0) return without_axes(sort(reshape(x, {1}, where), axis, order, where), where);
   axis = check::axis("sort", axis, x.rank(), where);
   return first_of("sort", x, x.shape()[axis], axis, order, where);
@@ -76,7 +76,7 @@ RaggedSorted sort(const Ragged& x, int axis, Order order, SourceLocation where) 
 }
 
 Tensor argsort(const Tensor& x, int axis, Order order, SourceLocation where) {
-  check_sortable("argsort", x, where);
+  check::defined("argsort", "x", x, where);
   if (x.rank() == 0) return reshape(argsort(reshape(x, {1}, where), axis, order, where), {}, where);
   axis = check::axis("argsort", axis, x.rank(), where);
   return untaped([&] { return first_of("argsort", x, x.shape()[axis], axis, order, where).which; });
@@ -92,7 +92,7 @@ Ragged argsort(const Ragged& x, int axis, Order order, SourceLocation where) {
 }
 
 Sorted topk(const Tensor& x, std::int64_t k, int axis, Order order, SourceLocation where) {
-  check_sortable("topk", x, where);
+  check::defined("topk", "x", x, where);
   if (x.rank() == 0) {
     const Sorted found = topk(reshape(x, {1}, where), k, axis, order, where);
     return k == 1 ? without_axes(found, where) : found;
@@ -117,7 +117,6 @@ RaggedSorted topk(const Ragged& x, std::int64_t k, int axis, Order order, Source
 }
 
 RaggedUnique unique(const Ragged& x, SourceLocation where) {
-  check_sortable("unique", x.values(), where);
   check::rank("unique", "x", x.values(), 1, "[total]", where);
   return untaped([&] {
     const auto [sorted, which] = sorted_rows("unique", x, Order::ascending, where);
@@ -151,7 +150,7 @@ RaggedUnique unique(const Ragged& x, SourceLocation where) {
 }
 
 Unique unique(const Tensor& x, SourceLocation where) {
-  check_sortable("unique", x, where);
+  check::defined("unique", "x", x, where);
   const Tensor flat = untaped([&] { return reshape(x, {x.size()}, where); });
   const RaggedUnique found = unique(Ragged::from_lengths(flat, {x.size()}, where), where);
   return {found.values.values(), detail::reshaped(found.inverse.values(), x.shape()), found.counts.values()};

@@ -7,6 +7,7 @@
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/elementwise.h"
+#include "reel/ops/logical.h"
 #include "reel/ops/views.h"
 
 namespace reel {
@@ -65,6 +66,7 @@ Tensor triangle(const char* op, const Tensor& x, std::int64_t diagonal, bool low
   const TensorOptions options{.dtype = i64, .device = x.device()};
   const Tensor row = unsqueeze(arange(x.size(-2), options), 1), col = arange(x.size(-1), options);
   const Tensor kept = lower ? col - row <= diagonal : col - row >= diagonal;
+  if (x.dtype() == bool8) return logical_and(kept, x, location);  // beside a number they would become integers
   return where(kept, Arg(x, location), 0);
 }
 

@@ -61,9 +61,15 @@ void record_sum(const Tensor& x, const Tensor& y, std::uint32_t axes, SourceLoca
   });
 }
 
+// 1 where x is the extremum y, which NaN are if there are any, else 0.
+template <class T>
+T winning(const T& x, const Tensor& y) {
+  return untaped([&] { return cast(logical_or(x == y, isnan(x)), y.dtype()); });
+}
+
 // The gradient of an extremum over several axes: split evenly among the elements that equal it.
 Tensor split_evenly(const Tensor& dy, const Tensor& x, const Tensor& y, std::uint32_t axes) {
-  const Tensor winners = untaped([&] { return cast(stop_gradient(x) == y, x.dtype()); });
+  const Tensor winners = winning(x, y);
   const Tensor share = dy / reduced(ReduceOp::sum, winners, axes, Keep::yes);
   return detail::relu_mask(share, winners);
 }
@@ -105,8 +111,8 @@ Tensor product_of_others(const Tensor& x, std::uint32_t mask) {
 Tensor extremum(const char* name, ReduceOp op, const Tensor& x, const Axes& axes, Keep keep, bool first_wins,
                 SourceLocation where, Tensor* winners = nullptr) {
   check::defined(name, "x", x, where);
+  if (x.dtype() == bool8) return cast(extremum(name, op, cast(x, u8), axes, keep, first_wins, where, winners), bool8);
   const std::uint32_t mask = axes.mask(name, x.rank(), where);
-  if (x.dtype() == bool8) throw DTypeError(std::string(name) + ": x must be numbers, got bool8", where);
   const bool one = first_wins && mask != 0 && !axes.all() && axes.count() == 1;
   const bool taped = taping() && is_floating(x.dtype());
   Tensor which;
@@ -169,7 +175,7 @@ Tensor extremum(const char* name, ReduceOp op, const Ragged& x, SourceLocation w
   const Tensor y = untaped([&] { return op == ReduceOp::max ? max(x) : min(x); });
   if (taping())
     record_op(name, where, {&x.values()}, y, {&x.values(), &y}, [x, y](Gradients& g) {
-      const Ragged winners = untaped([&] { return cast(x == y, y.dtype()); });
+      const Ragged winners = winning(x, y);
       const Ragged share = repeat_rows(g.dy() / untaped([&] { return sum(winners); }), x.offsets());
       g.add(0, detail::relu_mask(share.values(), winners.values()));
     });

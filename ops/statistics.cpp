@@ -130,13 +130,13 @@ Tensor logsumexp(const Ragged& x, SourceLocation where) {
 Tensor any(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::defined("any", "x", x, where);
   axes.mask("any", x.rank(), where);
-  return sum(x != 0, axes, keep, where) > 0;
+  return max(cast(x, bool8), axes, keep, where);
 }
 
 Tensor all(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::defined("all", "x", x, where);
   axes.mask("all", x.rank(), where);
-  return sum(x == 0, axes, keep, where) == 0;
+  return min(cast(x, bool8), axes, keep, where);
 }
 
 // Counted in f32, where a number of ones is never 0.

@@ -1,149 +1,169 @@
 #include "reel/ops/unary.h"
 
-#include <cmath>
-#include <numbers>
+#include <limits>
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/elementwise.h"
+#include "reel/ops/promote.h"
 #include "reel/ops/unary_op.h"
 
 namespace reel {
 
-Tensor neg(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Neg>(UnaryOp::neg, "neg", x, where,
-                                    [](const Tensor& dy, const Tensor&) { return neg(dy); });
-}
-
-Tensor exp(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Exp>(UnaryOp::exp, "exp", x, where,
-                                    [](const Tensor& dy, const Tensor& y) { return dy * y; });
-}
-
-Tensor log(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Log>(UnaryOp::log, "log", x, where,
-                                    [](const Tensor& dy, const Tensor& x) { return dy / x; });
-}
-
-Tensor tanh(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Tanh>(UnaryOp::tanh, "tanh", x, where,
-                                     [](const Tensor& dy, const Tensor& y) { return dy * (1 - y * y); });
-}
-
-Tensor sigmoid(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Sigmoid>(UnaryOp::sigmoid, "sigmoid", x, where,
-                                        [](const Tensor& dy, const Tensor& y) { return dy * y * (1 - y); });
-}
-
-Tensor relu(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Relu>(UnaryOp::relu, "relu", x, where, [](const Tensor& dy, const Tensor& y) {
-    return detail::relu_mask(dy, stop_gradient(y));
-  });
-}
-
-Tensor sqrt(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Sqrt>(UnaryOp::sqrt, "sqrt", x, where,
-                                     [](const Tensor& dy, const Tensor& y) { return 0.5 * dy / y; });
-}
-
-Tensor square(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Square>(UnaryOp::square, "square", x, where,
-                                       [](const Tensor& dy, const Tensor& x) { return 2 * dy * x; });
-}
-
-Tensor abs(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Abs>(UnaryOp::abs, "abs", x, where, [](const Tensor& dy, const Tensor& x) {
-    const Tensor sign = cast(x > 0, x.dtype()) - cast(x < 0, x.dtype());
-    return dy * sign;
-  });
-}
-
-Tensor expm1(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Expm1>(UnaryOp::expm1, "expm1", x, where,
-                                      [](const Tensor& dy, const Tensor& y) { return dy * (y + 1); });
-}
-
-Tensor log1p(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Log1p>(UnaryOp::log1p, "log1p", x, where,
-                                      [](const Tensor& dy, const Tensor& x) { return dy / (1 + x); });
-}
-
-Tensor rsqrt(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Rsqrt>(UnaryOp::rsqrt, "rsqrt", x, where,
-                                      [](const Tensor& dy, const Tensor& y) { return -0.5 * dy * y * y * y; });
-}
-
-Tensor sin(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Sin>(UnaryOp::sin, "sin", x, where,
-                                    [](const Tensor& dy, const Tensor& x) { return dy * cos(x); });
-}
-
-Tensor cos(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Cos>(UnaryOp::cos, "cos", x, where,
-                                    [](const Tensor& dy, const Tensor& x) { return neg(dy * sin(x)); });
-}
-
-Tensor erf(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Erf>(UnaryOp::erf, "erf", x, where, [](const Tensor& dy, const Tensor& x) {
-    return 2 / std::sqrt(std::numbers::pi) * dy * exp(neg(x * x));
-  });
-}
-
-Tensor erfc(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Erfc>(UnaryOp::erfc, "erfc", x, where, [](const Tensor& dy, const Tensor& x) {
-    return -2 / std::sqrt(std::numbers::pi) * dy * exp(neg(x * x));
-  });
-}
-
-Tensor lgamma(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Lgamma>(UnaryOp::lgamma, "lgamma", x, where,
-                                       [](const Tensor& dy, const Tensor& x) { return dy * digamma(x); });
-}
-
-Tensor digamma(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Digamma>(UnaryOp::digamma, "digamma", x, where, [](const Tensor& dy, const Tensor& x) {
-    Tensor dx = detail::unary_gradient(UnaryOp::digamma, dy, x);
-    detail::record_op("digamma_backward", SourceLocation{}, {&dy, &x}, dx, {&dy, &x}, [dy, x](detail::Gradients& g) {
-      if (g.needs(0))
-        g.add(0, g.recording() ? g.dy() * polygamma(1, x) : detail::unary_gradient(UnaryOp::digamma, g.dy(), x));
-      if (g.needs(1)) g.add(1, g.dy() * dy * polygamma(2, x));
-    });
-    return dx;
-  });
-}
-
-Tensor sign(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Sign>(UnaryOp::sign, "sign", x, where,
-                                     [](const Tensor& dy, const Tensor&) { return dy * 0; });
-}
-
-Tensor log1mexp(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Log1mexp>(UnaryOp::log1mexp, "log1mexp", x, where,
-                                         [](const Tensor& dy, const Tensor& x) { return dy / expm1(x); });
-}
-
-Tensor logit(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::Logit>(UnaryOp::logit, "logit", x, where,
-                                      [](const Tensor& dy, const Tensor& x) { return dy / (x * (1 - x)); });
-}
-
 namespace {
 
-// The derivative m of log_ndtr, by its kernel: as a quotient of exponentials it would be lost in the left tail. m' = -m (x + m).
-Tensor log_ndtr_slope(const Tensor& x) {
-  Tensor m = detail::unary_gradient(UnaryOp::log_ndtr, ones_like(x), x);
-  if (detail::taping())
-    detail::record_op("log_ndtr_slope", SourceLocation{}, {&x}, m, {&x, &m},
-                      [x, m](detail::Gradients& g) { g.add(0, -(g.dy() * m * (x + m))); });
-  return m;
+using detail::integers;
+using detail::Unary;
+using detail::unary;
+using detail::unary_function;
+using detail::unary_slope;
+
+// x, but not beyond where exp(-x^2) is 0: an infinity times that 0 would be NaN.
+Tensor bounded(const Tensor& x) { return clamp(x, -1e3, 1e3); }
+
+// Integers and bool8 count as f32.
+Tensor real_function(const Unary& f, const Tensor& x, SourceLocation where) {
+  return unary(f, detail::fractions(f.name, x, where), where);
 }
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Tensor one(const Tensor& y) { return ones_like(y); }
+
+constexpr Unary kDigamma =
+    unary_function<scalar::Digamma>(UnaryOp::digamma, "digamma", [](const Tensor& x) { return polygamma(2, x); });
 
 }  // namespace
 
+// --- integers of integers, which wrap around ---------------------------------------------------------------------------
+
+Tensor neg(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f = unary_function<scalar::Neg>(UnaryOp::neg, "neg");
+  return integers("neg", x, where) ? 0 - x : unary(f, x, where);
+}
+
+Tensor relu(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f = unary_function<scalar::Relu>(UnaryOp::relu, "relu");
+  return integers("relu", x, where) ? maximum(x, 0) : unary(f, x, where);
+}
+
+Tensor square(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f =
+      unary_function<scalar::Square>(UnaryOp::square, "square", [](const Tensor& x) { return 2 * ones_like(x); });
+  return integers("square", x, where) ? x * x : unary(f, x, where);
+}
+
+Tensor abs(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f = unary_function<scalar::Abs>(UnaryOp::abs, "abs");
+  return integers("abs", x, where) ? x * sign(x) : unary(f, x, where);
+}
+
+Tensor sign(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f = unary_function<scalar::Sign>(UnaryOp::sign, "sign");
+  return integers("sign", x, where) ? cast(x > 0, x.dtype()) - cast(x < 0, x.dtype()) : unary(f, x, where);
+}
+
+// --- fractions ------------------------------------------------------------------------------------------------------------
+
+Tensor exp(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f = unary_function<scalar::Exp>(UnaryOp::exp, "exp", one);
+  return real_function(f, x, where);
+}
+
+Tensor log(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f =
+      unary_function<scalar::Log>(UnaryOp::log, "log", [](const Tensor& x) { return -1 / square(x); });
+  return real_function(f, x, where);
+}
+
+Tensor tanh(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f =
+      unary_function<scalar::Tanh>(UnaryOp::tanh, "tanh", [](const Tensor& y) { return -2 * y; });
+  return real_function(f, x, where);
+}
+
+Tensor sigmoid(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f =
+      unary_function<scalar::Sigmoid>(UnaryOp::sigmoid, "sigmoid", [](const Tensor& y) { return 1 - 2 * y; });
+  return real_function(f, x, where);
+}
+
+Tensor sqrt(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f =
+      unary_function<scalar::Sqrt>(UnaryOp::sqrt, "sqrt", [](const Tensor& y) { return -0.5 / square(y); });
+  return real_function(f, x, where);
+}
+
+Tensor expm1(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f = unary_function<scalar::Expm1>(UnaryOp::expm1, "expm1", one);
+  return real_function(f, x, where);
+}
+
+Tensor log1p(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f =
+      unary_function<scalar::Log1p>(UnaryOp::log1p, "log1p", [](const Tensor& x) { return -1 / square(1 + x); });
+  return real_function(f, x, where);
+}
+
+Tensor rsqrt(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f =
+      unary_function<scalar::Rsqrt>(UnaryOp::rsqrt, "rsqrt", [](const Tensor& y) { return -1.5 * square(y); });
+  return real_function(f, x, where);
+}
+
+Tensor sin(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f =
+      unary_function<scalar::Sin>(UnaryOp::sin, "sin", [](const Tensor& x) { return neg(sin(x)); });
+  return real_function(f, x, where);
+}
+
+Tensor cos(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f =
+      unary_function<scalar::Cos>(UnaryOp::cos, "cos", [](const Tensor& x) { return neg(cos(x)); });
+  return real_function(f, x, where);
+}
+
+Tensor erf(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f = unary_function<scalar::Erf>(
+      UnaryOp::erf, "erf", [](const Tensor& x) { return -2 * bounded(x) * unary_slope(f, x); });
+  return real_function(f, x, where);
+}
+
+Tensor erfc(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f = unary_function<scalar::Erfc>(
+      UnaryOp::erfc, "erfc", [](const Tensor& x) { return -2 * bounded(x) * unary_slope(f, x); });
+  return real_function(f, x, where);
+}
+
+Tensor lgamma(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f = unary_function<scalar::Lgamma>(UnaryOp::lgamma, "lgamma",
+                                                            [](const Tensor& x) { return unary_slope(kDigamma, x); });
+  return real_function(f, x, where);
+}
+
+Tensor digamma(const Tensor& x, SourceLocation where) { return real_function(kDigamma, x, where); }
+
+Tensor log1mexp(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f = unary_function<scalar::Log1mexp>(UnaryOp::log1mexp, "log1mexp", [](const Tensor& x) {
+    const Tensor slope = unary_slope(f, x);
+    return -slope * (1 + slope);
+  });
+  return real_function(f, x, where);
+}
+
+Tensor logit(const Tensor& x, SourceLocation where) {
+  static constexpr Unary f = unary_function<scalar::Logit>(
+      UnaryOp::logit, "logit", [](const Tensor& x) { return (2 * x - 1) * square(unary_slope(f, x)); });
+  return real_function(f, x, where);
+}
+
 Tensor log_ndtr(const Tensor& x, SourceLocation where) {
-  return detail::unary<scalar::LogNdtr>(UnaryOp::log_ndtr, "log_ndtr", x, where,
-                                        [](const Tensor& dy, const Tensor& x) { return dy * log_ndtr_slope(x); });
+  static constexpr Unary f = unary_function<scalar::LogNdtr>(UnaryOp::log_ndtr, "log_ndtr", [](const Tensor& x) {
+    const Tensor slope = unary_slope(f, x);
+    return -slope * (clamp(x, -kInfinity, 1e3) + slope);
+  });
+  return real_function(f, x, where);
 }
 
 Ragged neg(const Ragged& x, SourceLocation where) { return x.with(neg(x.values(), where)); }

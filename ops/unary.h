@@ -2,8 +2,9 @@
 
 #include "reel/core/ragged.h"
 
-/// Elementwise functions of one argument: y has x's shape, dtype (f32 or f64) and device; a Ragged keeps its offsets.
-/// Each throws DTypeError for other dtypes. Accuracy: docs/numerics.md.
+/// Elementwise functions of one argument: y has x's shape, dtype (f32 or f64) and device; a Ragged keeps its offsets. As in
+/// PyTorch neg, relu, square, abs and sign make integers of integers (wrapping around) and throw DTypeError for bool8; the
+/// others take integers and bool8 as f32. Accuracy: docs/numerics.md.
 namespace reel {
 
 REEL_API Tensor neg(const Tensor& x, SourceLocation where = SourceLocation::current());

@@ -1,40 +1,48 @@
 #pragma once
 
-// Private to ops/: the one way in which elementwise functions of one argument are computed and recorded.
+// Private to ops/: the one way in which elementwise functions of one argument are computed and recorded. Their gradient is
+// an op too, whose value is the fused kernel's whether or not it is recorded: what infinities and NaN give is the same.
 
-#include <utility>
+#include <array>
 
 #include "reel/core/scalar/unary.h"
 #include "reel/ops/check.h"
 
 namespace reel::detail {
 
-/// dx from dy and what was saved, in recorded ops: used when the gradient is to be differentiated again. `saved` is x or y,
-/// as the op's struct in core/scalar/unary.h says.
-using Derivative = Tensor (*)(const Tensor& dy, const Tensor& saved);
-
-/// dx by the fused kernel; unrecorded.
-inline Tensor unary_gradient(UnaryOp op, const Tensor& dy, const Tensor& saved) {
-  const Tensor from = packed(dy);
-  const Tensor at = saved.defined() ? packed(saved) : from;
-  Tensor dx = empty(dy.shape(), {.dtype = dy.dtype(), .device = dy.device()});
-  backend(dy.device()).unary_backward(op, at.array(), from.array(), dx.array());
-  return dx;
-}
+/// A function of core/scalar/unary.h.
+struct Unary {
+  UnaryOp op;
+  const char* name;
+  scalar::Saved saved;  // what its derivative is a function of, x or y
+  /// The derivative of that derivative, by what was saved, in recorded ops. Null: 0.
+  Tensor (*curvature)(const Tensor& saved);
+};
 
 template <class Formula>
-Tensor unary(UnaryOp op, const char* name, const Tensor& x, SourceLocation where, Derivative derivative) {
-  check::floating(name, "x", x, where);
-  Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  backend(x.device()).unary(op, x.array(), y.array());
-  if (taping()) {
-    constexpr auto kSaved = Formula::saved;
-    const Tensor saved = kSaved == scalar::Saved::input ? x : kSaved == scalar::Saved::output ? y : Tensor();
-    record_op(name, where, {&x}, y, {&saved}, [op, derivative, saved](Gradients& g) {
-      g.add(0, g.recording() ? derivative(g.dy(), saved) : unary_gradient(op, g.dy(), saved));
-    });
-  }
-  return y;
+constexpr Unary unary_function(UnaryOp op, const char* name, Tensor (*curvature)(const Tensor& saved) = nullptr) {
+  return {op, name, Formula::saved, curvature};
 }
+
+/// y = f(x), recorded. f must live as long as the tape: a constant. Throws DTypeError unless x is f32 or f64.
+Tensor unary(const Unary& f, const Tensor& x, SourceLocation where);
+
+/// dy f'(saved), recorded.
+Tensor unary_gradient(const Unary& f, const Tensor& dy, const Tensor& saved);
+
+/// f'(saved), recorded.
+Tensor unary_slope(const Unary& f, const Tensor& saved);
+
+/// In the order of the op's struct in core/scalar/parametric.h.
+using Parameters = std::array<double, 4>;
+
+/// The same for a function of core/scalar/parametric.h; its derivatives are functions of x.
+struct Parametric {
+  ParametricOp op;
+  const char* name;
+  Tensor (*curvature)(const Tensor& x, const Parameters& p) = nullptr;
+};
+
+Tensor parametric(const Parametric& f, const Tensor& x, const Parameters& p, SourceLocation where);
 
 }  // namespace reel::detail

@@ -85,7 +85,7 @@ OpCase row(const std::string& name, std::function<Tensor(const Tensor&)> op, std
 }
 
 std::vector<BadCall> bad_sorts(const std::string& name, std::function<void(const Tensor&, int)> op) {
-  return {{[op] { op(ones({2}, {.dtype = u8}), 0); }, {name, "x must be f32, f64, i32 or i64, got u8", "cases.cpp"}},
+  return {{[op] { op(Tensor(), 0); }, {name, "x must be defined", "cases.cpp"}},
           {[op] { op(ones({2}), 1); }, {name, "axis must be in [-1, 1), got 1"}}};
 }
 
@@ -133,7 +133,7 @@ std::vector<OpCase> order_cases() {
       "sort/ragged", [](const Tensor& x) { return sort(in_sequences(x)).values.values(); }, sequences(up, 100, false),
       false));
   rows.back().mixes_rows = "sequences are sorted";
-  rows.back().bad = {{[] { sort(Ragged::from_lengths(ones({2}) == 1, {2})); }, {"sort", "got bool8", "cases.cpp"}}};
+  rows.back().bad = {{[] { sort(Ragged()); }, {"sort", "x must be defined", "cases.cpp"}}};
   rows.push_back(row(
       "argsort/ragged", [](const Tensor& x) { return argsort(in_sequences(x), down).values(); },
       sequences(down, 100, true), true));
@@ -157,7 +157,7 @@ std::vector<OpCase> order_cases() {
         return y;
       },
       true));
-  rows.back().bad = {{[] { unique(ones({2}) == 1); }, {"unique", "got bool8", "cases.cpp"}}};
+  rows.back().bad = {{[] { unique(Tensor()); }, {"unique", "x must be defined", "cases.cpp"}}};
   rows.push_back(row(
       "unique/inverse", [](const Tensor& x) { return unique(x).inverse; },
       [](const Ref& x) {

@@ -1,0 +1,168 @@
+// What infinities, NaN and sizes beyond 64 bits come to where the suites over the op-case table do not reach: rows of
+// nothing but -inf, ignored rows, winners that are NaN, second derivatives far out. Gradients are taken both ways, by fused
+// kernels and, under an outer tape, by recorded ops.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "reel/core/tape.h"
+#include "reel/ops/activations.h"
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/create.h"
+#include "reel/ops/ragged.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/softmax.h"
+#include "reel/ops/statistics.h"
+#include "reel/ops/unary.h"
+#include "reel/ops/views.h"
+#include "reel/tests/expect.h"
+
+namespace reel::test {
+namespace {
+
+using testing::DoubleNear;
+using testing::Each;
+using testing::ElementsAre;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr TensorOptions kDouble{.dtype = f64};
+
+using Function = std::function<Tensor(const Tensor&)>;
+
+Tensor gradient_of(const Function& f, const Tensor& x) {
+  Tape tape;
+  tape.watch(x);
+  const Tensor y = f(x);
+  return tape.gradient(y, 2 * ones_like(y), {x})[0];
+}
+
+// The gradient for an output gradient of 2, both ways, which must agree.
+std::vector<double> gradient(const Function& f, const Tensor& x) {
+  const std::vector<double> fused = gradient_of(f, x).to_vector<double>();
+  Tape outer;
+  const std::vector<double> recorded = gradient_of(f, x).to_vector<double>();
+  for (std::size_t i = 0; i < fused.size(); ++i)
+    EXPECT_TRUE(std::abs(recorded[i] - fused[i]) <= 1e-15 || (std::isnan(recorded[i]) && std::isnan(fused[i])))
+        << "element " << i << ": " << recorded[i] << " recorded, " << fused[i] << " fused";
+  return fused;
+}
+
+std::vector<double> second_derivatives(const Function& f, const Tensor& x) {
+  Tape outer;
+  outer.watch(x);
+  const Tensor slope = [&] {
+    Tape inner;
+    return inner.gradient(sum(f(x)), {x})[0];
+  }();
+  return outer.gradient(sum(slope), {x})[0].to_vector<double>();
+}
+
+const Tensor nothing = full({2, 3}, -kInf, kDouble);
+
+TEST(RowsOfMinusInfinity, HaveNoGradient) {
+  for (const int axis : {0, 1}) {
+    EXPECT_THAT(gradient([=](const Tensor& x) { return softmax(x, axis); }, nothing), Each(0));
+    EXPECT_THAT(gradient([=](const Tensor& x) { return log_softmax(x, axis); }, nothing), Each(0));
+    EXPECT_THAT(gradient([=](const Tensor& x) { return logsumexp(x, axis); }, nothing), Each(0));
+  }
+  const Tensor target = tensor({0, 2}, {.dtype = i64});
+  EXPECT_THAT(gradient([&](const Tensor& x) { return cross_entropy(x, target); }, nothing), Each(0));
+  const auto in_sequences = [](const Tensor& x) { return Ragged::from_lengths(x, {0, 2}); };
+  EXPECT_THAT(gradient([&](const Tensor& x) { return softmax(in_sequences(x)).values(); }, nothing), Each(0));
+  EXPECT_THAT(gradient([&](const Tensor& x) { return log_softmax(in_sequences(x)).values(); }, nothing), Each(0));
+  EXPECT_THAT(gradient([&](const Tensor& x) { return logsumexp(in_sequences(x)); }, nothing), Each(0));
+}
+
+TEST(IgnoredRows, LeakNothing) {
+  const Tensor logits = tensor({1, kNaN, kInf, 0, 0, 0}, {2, 3}, kDouble), target = tensor({7, 1}, {.dtype = i64});
+  const std::vector<double> dx = gradient(
+      [&](const Tensor& x) { return cross_entropy(x, target, {.reduction = Reduction::sum, .ignore = 7}); }, logits);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(dx[static_cast<std::size_t>(i)], 0);
+  EXPECT_NEAR(dx[4], -4.0 / 3, 1e-15);
+}
+
+TEST(Winners, ThatAreNaNHaveTheGradient) {
+  const Tensor x = tensor({1, kNaN, 3, kNaN}, kDouble);
+  EXPECT_THAT(gradient([](const Tensor& x) { return max(x); }, x), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(gradient([](const Tensor& x) { return amin(x); }, x), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(gradient([](const Tensor& x) { return max(x, 0); }, x), ElementsAre(0, 2, 0, 0));  // the first
+  EXPECT_THAT(gradient([](const Tensor& x) { return amax(reshape(x, {2, 2}), {0, 1}); }, x), ElementsAre(0, 1, 0, 1));
+  const auto ragged = [](const Tensor& x) { return Ragged::from_lengths(x, {1, 0, 3}); };
+  EXPECT_THAT(gradient([&](const Tensor& x) { return amax(ragged(x)); }, x), ElementsAre(2, 1, 0, 1));
+  EXPECT_THAT(gradient([&](const Tensor& x) { return amin(ragged(x)); }, x), ElementsAre(2, 1, 0, 1));
+  const Tensor other = tensor({kNaN, 0, 3, kNaN}, kDouble);
+  EXPECT_THAT(gradient([&](const Tensor& x) { return maximum(x, other); }, x), ElementsAre(2, 2, 1, 2));
+  EXPECT_THAT(gradient([&](const Tensor& x) { return minimum(other, x); }, x), ElementsAre(2, 2, 1, 2));
+}
+
+TEST(Gradients, OfActivationsAreTheirLimitsAtInfinity) {
+  const Tensor x = tensor({-kInf, kInf}, kDouble);
+  using Op = Tensor (*)(const Tensor&, SourceLocation);
+  for (const Op op : {Op(gelu), Op(gelu_tanh), Op(silu), Op(mish), Op(dish), Op(hard_swish), Op(softplus)}) {
+    const Function f = [op](const Tensor& x) { return op(x, SourceLocation{}); };
+    EXPECT_THAT(gradient(f, x), ElementsAre(DoubleNear(0, 1e-18), 2));
+    EXPECT_THAT(second_derivatives(f, x), ElementsAre(0, 0));
+  }
+  for (const Op op : {Op(tanh), Op(sigmoid), Op(erf), Op(erfc), Op(hard_sigmoid), Op(hard_tanh)}) {
+    const Function f = [op](const Tensor& x) { return op(x, SourceLocation{}); };
+    EXPECT_THAT(gradient(f, x), ElementsAre(0, 0));
+    EXPECT_THAT(second_derivatives(f, x), ElementsAre(0, 0));
+  }
+}
+
+TEST(Gradients, OfANaNAreNaN) {
+  const Tensor x = full({1}, kNaN, kDouble);
+  using Op = Tensor (*)(const Tensor&, SourceLocation);
+  for (const Op op : {Op(abs), Op(hard_sigmoid), Op(hard_tanh), Op(hard_swish), Op(gelu), Op(silu), Op(log_ndtr)})
+    EXPECT_TRUE(std::isnan(gradient([op](const Tensor& x) { return op(x, SourceLocation{}); }, x)[0]));
+}
+
+TEST(LogNdtr, HasItsDerivativesInTheLeftTail) {
+  const Tensor x = tensor({-1e3, -40, 40}, kDouble);
+  const Function f = [](const Tensor& x) { return log_ndtr(x); };
+  const std::vector<double> first = gradient(f, x), second = second_derivatives(f, x);
+  // -x + 1 / -x - 2 / -x^3 and -1 + 1 / x^2 - 6 / x^4, from Mills' ratio.
+  EXPECT_NEAR(first[0] / 2, 1e3 + 1e-3 - 2e-9, 1e-11);
+  EXPECT_NEAR(first[1] / 2, 40 + 1.0 / 40 - 2 / 64e3 + 10 / std::pow(40, 5), 1e-8);
+  EXPECT_NEAR(second[0], -1 + 1e-6, 1e-8);
+  EXPECT_NEAR(second[1], -1 + 1.0 / 1600 - 6 / std::pow(40, 4), 1e-7);
+  EXPECT_EQ(second[2], 0);
+  EXPECT_EQ(second_derivatives(f, full({1}, kInf, kDouble))[0], 0);
+}
+
+TEST(Temperature, MustBeANumberThatDividesInTheDtype) {
+  for (const double bad : {0.0, -1.0, kInf, kNaN, 1e-320}) {
+    EXPECT_THROW_WITH(softmax(ones({3}, kDouble), 0, bad), Error, "softmax", "temperature must be above 0", "f64");
+    EXPECT_THROW_WITH(log_softmax(ones({3}, kDouble), 0, bad), Error, "log_softmax", "temperature must be above 0");
+  }
+  for (const double beyond_f32 : {1e-40, 1e40})
+    EXPECT_THROW_WITH(softmax(ones({3}), 0, beyond_f32), Error, "softmax", "temperature must be above 0", "f32");
+  EXPECT_THAT(softmax(tensor({0, 1}, kDouble), 0, 1e-40).to_vector<double>(), ElementsAre(0, 1));
+}
+
+TEST(Sizes, ThatDoNotFit64BitsAreRefused) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 32;
+  EXPECT_THROW_WITH(reshape(zeros({0}), {kHuge, kHuge}), ShapeError, "reshape", "as many elements");
+  EXPECT_THROW_WITH(reshape(ones({4}), {kHuge, kHuge, 4}), ShapeError, "reshape", "as many elements");
+  EXPECT_THROW_WITH(expand(ones({1, 1}), {kHuge, kHuge}), ShapeError, "expand", "broadcast");
+  EXPECT_EQ(expand(ones({1}), {kHuge}).size(), kHuge);
+}
+
+TEST(Randint, FitsItsDtype) {
+  EXPECT_THROW_WITH(randint(0, 257, {3}, {.dtype = u8}), Error, "randint", "must fit u8", "257");
+  EXPECT_THROW_WITH(randint(-1, 5, {3}, {.dtype = u8}), Error, "randint", "must fit u8", "-1");
+  EXPECT_THROW_WITH(randint(0, (std::int64_t{1} << 31) + 1, {3}, {.dtype = i32}), Error, "randint", "must fit i32");
+  manual_seed(1);
+  const Tensor bytes = randint(0, 256, {10'000}, {.dtype = u8});
+  EXPECT_EQ(max(bytes).item(), 255);
+  EXPECT_EQ(min(bytes).item(), 0);
+  EXPECT_LT(max(randint(-(std::int64_t{1} << 31), -(std::int64_t{1} << 30), {100}, {.dtype = i32})).item(), 0);
+}
+
+}  // namespace
+}  // namespace reel::test

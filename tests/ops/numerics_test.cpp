@@ -1,0 +1,305 @@
+// The bounds that docs/numerics.md states for ops made of the scalar functions, and for sums: measured against long double at
+// a million points and more for each, and printed. The scalar functions themselves: tests/scalar/accuracy_test.cpp.
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <random>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/create.h"
+#include "reel/ops/elementwise.h"
+#include "reel/ops/gated.h"
+#include "reel/ops/matmul.h"
+#include "reel/ops/reduce.h"
+#include "reel/ops/softmax.h"
+#include "reel/ops/statistics.h"
+#include "reel/ops/unary.h"
+#include "reel/ops/views.h"
+
+namespace reel::test {
+namespace {
+
+using Real = long double;
+
+constexpr std::int64_t kMany = 1 << 20;
+
+/// The largest error seen, in the unit that a bound is stated in.
+template <class T>
+class Worst {
+ public:
+  static constexpr Real kEpsilon = std::numeric_limits<T>::epsilon();
+
+  void see(Real error) { worst_ = error > worst_ || std::isnan(error) ? error : worst_; }
+  /// In epsilon times `size`.
+  void see(T got, Real want, Real size) { see(std::fabs(got - want) / (kEpsilon * size)); }
+  /// In units in the last place of want.
+  void see_ulp(T got, Real want) {
+    int exponent = 0;
+    std::frexp(want, &exponent);
+    exponent = std::max(exponent, std::numeric_limits<T>::min_exponent);
+    see(std::ldexp(std::fabs(got - want), std::numeric_limits<T>::digits - exponent));
+  }
+  /// Prints and asserts it.
+  void expect_within(const std::string& what, double bound) const {
+    std::printf("%-28s f%d  %.3f, bound %g\n", what.c_str(), int(8 * sizeof(T)), static_cast<double>(worst_), bound);
+    EXPECT_LE(worst_, bound) << what;
+    EXPECT_GE(worst_, 0) << what << ": nothing was seen";
+  }
+
+ private:
+  Real worst_ = -1;
+};
+
+template <class T>
+class Numerics : public testing::Test {
+ protected:
+  std::vector<T> numbers(std::int64_t count, double low, double high) {
+    std::uniform_real_distribution<double> number(low, high);
+    std::vector<T> x;
+    for (std::int64_t i = 0; i < count; ++i) x.push_back(static_cast<T>(number(random_)));
+    return x;
+  }
+  static Tensor tensor_of(const std::vector<T>& x, const Shape& shape) { return from_vector(x, shape); }
+  static Tensor tensor_of(const std::vector<T>& x) { return tensor_of(x, {static_cast<std::int64_t>(x.size())}); }
+
+  std::mt19937_64 random_{3};
+};
+
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(Numerics, Types);
+
+TYPED_TEST(Numerics, ArithmeticIsCorrectlyRounded) {
+  using T = TypeParam;
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  std::vector<T> a, b;
+  for (std::int64_t i = 0; i < kMany;
+       ++i) {  // all signs, exponents, NaN and infinities; half of the pairs of like sizes
+    const auto bits = static_cast<Bits>(this->random_());
+    a.push_back(std::bit_cast<T>(bits));
+    b.push_back(std::bit_cast<T>(static_cast<Bits>(i % 2 == 0 ? this->random_() : bits ^ (this->random_() >> 40))));
+  }
+  const Tensor x = this->tensor_of(a), y = this->tensor_of(b);
+  const auto check = [&](const char* op, const Tensor& result, auto f) {
+    const std::vector<T> got = result.template to_vector<T>();
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const T want = f(a[i], b[i]);
+      ASSERT_TRUE(std::bit_cast<Bits>(got[i]) == std::bit_cast<Bits>(want) || (std::isnan(got[i]) && std::isnan(want)))
+          << a[i] << " " << op << " " << b[i] << " = " << got[i];
+    }
+  };
+  check("+", x + y, [](T p, T q) { return p + q; });
+  check("-", x - y, [](T p, T q) { return p - q; });
+  check("*", x * y, [](T p, T q) { return p * q; });
+  check("/", x / y, [](T p, T q) { return p / q; });
+}
+
+TYPED_TEST(Numerics, SoftmaxAndItsLogarithm) {
+  using T = TypeParam;
+  Worst<T> share, logarithm, total;
+  for (const double spread : {1.0, 10.0, 80.0, 1e4})
+    for (const std::int64_t columns : {2, 10, 1000, 50000}) {
+      const std::int64_t rows = std::max<std::int64_t>(kMany / 8 / columns, 1);
+      const std::vector<T> x = this->numbers(rows * columns, -spread, spread);
+      const Tensor logits = this->tensor_of(x, {rows, columns});
+      const std::vector<T> p = softmax(logits).template to_vector<T>(),
+                           log_p = log_softmax(logits).template to_vector<T>(),
+                           sums = logsumexp(logits, -1).template to_vector<T>();
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const T* const row = x.data() + r * columns;
+        Real largest = -INFINITY, sum = 0;
+        for (std::int64_t c = 0; c < columns; ++c) largest = std::max<Real>(largest, row[c]);
+        for (std::int64_t c = 0; c < columns; ++c) sum += std::exp(row[c] - largest);
+        for (std::int64_t c = 0; c < columns; ++c) {
+          const auto at = static_cast<std::size_t>(r * columns + c);
+          const Real off = row[c] - largest, want = std::exp(off) / sum;
+          constexpr Real kSmallest = std::numeric_limits<T>::min();
+          if (want < 2 * kSmallest) EXPECT_LE(p[at], 4 * kSmallest);  // what would be denormal may come out as 0
+          else share.see(p[at], want, want * (1 - off));              // the exponent off is rounded
+          logarithm.see(log_p[at], off - std::log(sum), 1 - off + std::log(sum));
+        }
+        total.see(sums[static_cast<std::size_t>(r)], largest + std::log(sum), 1 + std::fabs(largest));
+      }
+    }
+  share.expect_within("softmax", 4);
+  logarithm.expect_within("log_softmax", 4);
+  total.expect_within("logsumexp", 4);
+}
+
+TYPED_TEST(Numerics, LogaddexpIsRelativeToItsLargerTerm) {
+  using T = TypeParam;
+  Worst<T> worst;
+  for (const double spread : {1.0, 30.0, 1e4}) {
+    const std::vector<T> a = this->numbers(kMany, -spread, spread), b = this->numbers(kMany, -spread, spread);
+    const std::vector<T> y = logaddexp(this->tensor_of(a), this->tensor_of(b)).template to_vector<T>();
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const Real p = a[i], q = b[i], want = std::max(p, q) + std::log1p(std::exp(-std::fabs(p - q)));
+      worst.see(y[i], want, 1 + std::fabs(std::max(p, q)));
+    }
+  }
+  worst.expect_within("logaddexp", 2);
+}
+
+TYPED_TEST(Numerics, FunctionsWithParametersAndGates) {
+  using T = TypeParam;
+  const double bound = sizeof(T) == 4 ? 3 : 5;  // of the function, and one rounding
+  const std::vector<T> x = this->numbers(kMany, -20, 4);
+  const std::vector<T> y = elu(this->tensor_of(x), 1.5).template to_vector<T>();
+  Worst<T> elus;
+  for (std::size_t i = 0; i < y.size(); ++i) elus.see_ulp(y[i], x[i] > 0 ? Real(x[i]) : 1.5L * std::expm1(Real(x[i])));
+  elus.expect_within("elu", bound);
+
+  const std::vector<T> both = this->numbers(2 * kMany, -8, 8);
+  const std::int64_t width = 1 << 9;
+  const Tensor pairs = this->tensor_of(both, {kMany / width, 2 * width});
+  const auto gate = [&](const char* name, const Tensor& result, auto f) {
+    const std::vector<T> got = result.template to_vector<T>();
+    Worst<T> worst;
+    for (std::int64_t i = 0; i < kMany; ++i) {
+      const auto at = static_cast<std::size_t>(i / width * 2 * width + i % width);
+      worst.see_ulp(got[static_cast<std::size_t>(i)], both[at] * f(Real(both[at + width])));
+    }
+    worst.expect_within(name, bound);
+  };
+  const auto sigmoid_of = [](Real v) { return 1 / (1 + std::exp(-v)); };
+  gate("glu", glu(pairs), sigmoid_of);
+  gate("geglu", geglu(pairs), [](Real v) { return v * std::erfc(-v * 0.707106781186547524400844362104849039L) / 2; });
+  gate("swiglu", swiglu(pairs), [&](Real v) { return v * sigmoid_of(v); });
+}
+
+/// x^n by squaring: faster than powl, and exact to its last digits.
+Real power(Real x, int n) {
+  Real result = 1;
+  for (; n > 0; n /= 2, x *= x)
+    if (n % 2 == 1) result *= x;
+  return result;
+}
+
+/// By recurrence to where the Euler-Maclaurin formula is exact to long double. n! and its quotients fit there.
+Real polygamma_of(int n, Real x) {
+  constexpr Real bernoulli[] = {1.0L / 6,  -1.0L / 30,     1.0L / 42, -1.0L / 30,
+                                5.0L / 66, -691.0L / 2730, 7.0L / 6,  -3617.0L / 510};
+  const int terms = 30 + n;
+  const Real z = x + terms, r = 1 / z;
+  Real factor = n + 1, series = 1.0L / n + r / 2, power_of_r = r * r, factorial = 2;
+  for (int j = 1; j <= 8; ++j) {
+    series += bernoulli[j - 1] * factor / factorial * power_of_r;
+    factor *= (n + 2.0L * j) * (n + 2 * j + 1);
+    factorial *= (2.0L * j + 1) * (2 * j + 2);
+    power_of_r *= r * r;
+  }
+  Real sum = power(r, n) * series;
+  for (int k = terms - 1; k >= 0; --k) sum += power(1 / (x + k), n + 1);
+  return (n % 2 == 0 ? -1 : 1) * std::tgamma(n + Real(1)) * sum;
+}
+
+TEST(Polygamma, OfAnyOrderIsWithinItsBoundAsFarAsItIsInRange) {
+  struct Orders {
+    int n;
+    double low, high;
+    std::int64_t count;
+  };
+  std::mt19937_64 random(4);
+  for (const Orders& o : {Orders{1, 0, 50, kMany / 2},
+                          {2, 0, 50, kMany / 2},
+                          {3, 0, 1000, 1 << 16},
+                          {20, 0.1, 100, 1 << 12},
+                          {100, 0.5, 3000, 1 << 11},
+                          {169, 1, 5000, 1 << 10},
+                          {170, 1, 5000, 1 << 10},
+                          {171, 2, 5000, 1 << 10},
+                          {200, 3, 5000, 1 << 10},
+                          {300, 10, 5000, 1 << 10}}) {
+    std::uniform_real_distribution<double> number(o.low, o.high);
+    std::vector<double> x;
+    for (std::int64_t i = 0; i < o.count; ++i) x.push_back(number(random));
+    const std::vector<double> y = polygamma(o.n, from_vector(x)).to_vector<double>();
+    double worst = 0, where = 0;
+    std::int64_t seen = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const Real want = polygamma_of(o.n, x[i]);
+      if (std::fabs(want) > std::numeric_limits<double>::max() ||
+          std::fabs(want) < std::numeric_limits<double>::min()) {
+        EXPECT_TRUE(std::fabs(want) > 1 ? std::isinf(y[i]) : std::fabs(y[i]) < 3e-308) << o.n << ": " << x[i];
+        continue;
+      }
+      ++seen;
+      const double error = static_cast<double>(std::fabs(y[i] / want - 1) / std::numeric_limits<double>::epsilon());
+      if (!(error <= worst)) worst = error, where = x[i];
+    }
+    std::printf("polygamma %3d f64  %.2f epsilon at %g (%lld of %lld in range)\n", o.n, worst, where,
+                static_cast<long long>(seen), static_cast<long long>(o.count));
+    EXPECT_LE(worst, 10) << o.n;
+    EXPECT_GT(seen, o.count / 8) << o.n;
+  }
+}
+
+TYPED_TEST(Numerics, SumsAreWithinTheirBound) {
+  using T = TypeParam;
+  Worst<T> sums, means, columns, dots, norms, variances;
+  // Terms of one sign and of both, of like and of very different sizes.
+  for (const std::int64_t n : {1000, 100'000, 1 << 22})
+    for (const double low : {-1.0, 0.0, 0.5}) {
+      std::vector<T> x = this->numbers(n, low, 1), z = this->numbers(n, low, 1);
+      for (std::size_t i = 0; i < x.size(); i += 7) x[i] *= T(1e3);
+      Real sum = 0, sizes = 0, squares = 0, products = 0, product_sizes = 0, deviations = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const Real v = x[i], w = z[i];
+        sum += v, sizes += std::fabs(v), squares += v * v, products += v * w, product_sizes += std::fabs(v * w);
+      }
+      const auto count = static_cast<Real>(n);
+      for (const T v : x) deviations += (v - sum / count) * (v - sum / count);
+      const Tensor v = this->tensor_of(x), w = this->tensor_of(z);
+      const auto see = [](Worst<T>& worst, const Tensor& got, Real want, Real size) {
+        worst.see(reshape(got, {}).template item<T>(), want, size);
+      };
+      see(sums, reel::sum(v), sum, sizes);
+      see(columns, reel::sum(unsqueeze(v, 1), 0), sum, sizes);
+      see(means, mean(v), sum / count, sizes / count);
+      see(norms, norm(v), std::sqrt(squares), std::sqrt(squares));
+      see(variances, var(v), deviations / (count - 1), deviations / (count - 1));
+      see(dots, dot(v, w), products, product_sizes);
+    }
+  sums.expect_within("sum", 4);
+  columns.expect_within("sum down columns", 4);
+  means.expect_within("mean", 4);
+  norms.expect_within("norm", 4);
+  variances.expect_within("var", 8);
+  dots.expect_within("dot", 4);
+}
+
+TYPED_TEST(Numerics, ProductsAreWithinTheBoundOfAChain) {
+  using T = TypeParam;
+  Worst<T> worst;
+  for (const std::int64_t k : {16, 256, 4096}) {
+    const std::int64_t m = 33, n = 65;
+    const std::vector<T> a = this->numbers(m * k, -1, 1), b = this->numbers(n * k, -1, 1), c = this->numbers(n, -1, 1);
+    const Tensor x = this->tensor_of(a, {m, k}), w = this->tensor_of(b, {n, k}), bias = this->tensor_of(c);
+    const std::vector<T> product = matmul(x, transpose(w)).template to_vector<T>(),
+                         affine = linear(x, w, bias).template to_vector<T>();
+    const Real root = std::sqrt(static_cast<Real>(k));
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        Real sum = 0, sizes = 0;
+        for (std::int64_t p = 0; p < k; ++p) {
+          const Real term = Real(a[static_cast<std::size_t>(i * k + p)]) * b[static_cast<std::size_t>(j * k + p)];
+          sum += term, sizes += std::fabs(term);
+        }
+        const auto at = static_cast<std::size_t>(i * n + j);
+        const Real offset = c[static_cast<std::size_t>(j)];
+        worst.see(product[at], sum, sizes * root);
+        worst.see(affine[at], sum + offset, (sizes + std::fabs(offset)) * root);
+      }
+  }
+  // In theory the root may be k / 2, as if all roundings went one way.
+  worst.expect_within("matmul, linear, times root k", 0.5);
+}
+
+}  // namespace
+}  // namespace reel::test
