@@ -63,7 +63,8 @@ char* NodeList::room(std::size_t bytes) {
   if (chunk_ == chunks_.size()) {
     const std::size_t size = bytes > kChunkBytes ? bytes : kChunkBytes;
     auto* memory = static_cast<char*>(std::malloc(size));
-    if (memory == nullptr) throw OutOfMemory("tape: no memory for recorded ops; " + memory_stats().str());
+    if (memory == nullptr)
+      throw OutOfMemory(running_op() + ": no memory on the tape for recorded ops; " + memory_stats().str(), {});
     chunks_.push_back({memory, size});
     used_ = 0;
   }
@@ -113,6 +114,8 @@ void NodeList::release(Node& node) {
 }
 
 void NodeList::clear() {
+  ended_ = sweeps_ > 0;
+  if (ended_) return;
   const std::int64_t end = slot_end();
   for (std::size_t i = nodes_.size(); i-- > 0;) release(*nodes_[i]);
   nodes_.clear();
@@ -140,9 +143,8 @@ Node* begin_node(const char* op, SourceLocation where, const Tensor* const* inpu
                  const Tensor* const* outputs, std::size_t output_count, const Tensor* const* saved,
                  std::size_t saved_count, std::size_t callback_bytes) {
   NodeList* list = thread_tape.list;
-  if (thread_tape.strict)
-    for (std::size_t i = 0; i < output_count; ++i)
-      check_finite(*outputs[i], op, "the result", inputs, input_count, where);
+  if (!where.known()) where = running.where.known() ? running.where : running.forward;
+  if (thread_tape.strict) check_results(op, inputs, input_count, outputs, output_count, where);
 
   constexpr std::size_t kFew = 16;
   Edge few[kFew];

@@ -124,6 +124,10 @@ class Printer {
 };
 
 void print_tensor(std::ostream& out, const Tensor& x, int indent) {
+  if (x.size() == 0) {
+    out << "[]";
+    return;
+  }
   const Layout layout{x.shape(), x.size() > kSummarise};
   std::vector<std::int64_t> positions;
   shown(layout, 0, 0, positions);
@@ -149,12 +153,14 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << 
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) {
   if (!x.defined()) return out << "undefined";
+  detail::now_running_somewhere("operator<<");
   print_tensor(out, x, 0);
   return out;
 }
 
 std::ostream& operator<<(std::ostream& out, const Ragged& x) {
-  if (!x.values().defined()) return out << "undefined";
+  if (!x.defined()) return out << "undefined";
+  detail::now_running_somewhere("operator<<");
   out << "Ragged[";
   for (std::int64_t i = 0; i < x.count(); ++i) {
     if (i > 0) out << ",\n       ";

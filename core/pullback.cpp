@@ -6,6 +6,7 @@
 namespace reel::detail {
 
 PullbackRange::PullbackRange() {
+  now_running_somewhere("pullback");
   before_ = thread_tape.list;
   if (!taping()) {
     own_ = open_ = true;
@@ -51,6 +52,7 @@ Tensor PullbackRange::watched(const Tensor& x, SourceLocation where) {
 }
 
 Tensors PullbackRange::sweep(const Tensor& y, const Tensor& dy, const Tensors& watched, SourceLocation where) const {
+  now_running("pullback", where);
   check_start("pullback", y, dy, where);
   if (!mark_.list->is_live(watched[0].state()->slot))
     throw Error("pullback: the tape under which y was computed has ended, and its recorded ops with it", where);

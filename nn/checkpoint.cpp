@@ -119,10 +119,12 @@ void overwrite(std::vector<NamedTensor>& targets, const std::vector<Tensor>& val
 }  // namespace
 
 void save(const Module& module, const std::string& path, SourceLocation where) {
+  reel::detail::now_running("nn::save", where);
   write(tensors_of(module, where), path, {{"format", "pt"}}, where);
 }
 
 LoadReport load(Module& module, const std::string& path, LoadOptions options, SourceLocation where) {
+  reel::detail::now_running(kCall, where);
   const Reader file(path, where);
   const std::vector<NamedTensor> all = tensors_of(module, where);
   LoadReport report = compare(file, all, false);
@@ -168,10 +170,12 @@ struct Parts {
 }  // namespace
 
 void save_training(const Training& training, const std::string& path, SourceLocation where) {
+  reel::detail::now_running("nn::save_training", where);
   write(Parts(training, where).all(), path, {{"format", "pt"}, {"optimizer", training.optimizer.kind()}}, where);
 }
 
 void load_training(Training& training, const std::string& path, SourceLocation where) {
+  reel::detail::now_running("nn::load_training", where);
   const Reader file(path, where);
   Parts parts(training, where);
   for (NamedTensor& named : parts.own) {

@@ -43,12 +43,20 @@ Ragged within_sequences(const char* op, Convolution convolve, const Ragged& x, c
   check::rank(op, "weight", weight, 3, "[out, in / groups, k]", where);
   Conv conv;
   detail::set_windows(conv, op, 1, detail::kernel_of(weight), options.stride, options.padding, options.dilation, where);
-  const std::int64_t padding = conv.padding[2], lost = detail::reach(conv, 2) - 1;
   const Offsets& rows = x.offsets();
   const Scratch lengths(static_cast<std::size_t>(x.count()) * sizeof(std::int64_t));
   for (std::int64_t i = 0; i < x.count(); ++i)
-    lengths.as<std::int64_t>()[i] = std::max<std::int64_t>(0, x.length(i) + 2 * padding - lost);
+    lengths.as<std::int64_t>()[i] =
+        std::max<std::int64_t>(0, x.length(i) + 2 * conv.padding[2] - detail::reach(conv, 2) + 1);
   const Offsets results({lengths.as<std::int64_t>(), static_cast<std::size_t>(x.count())}, where);
+  ConvOptions without_padding = options;
+  without_padding.padding = 0;
+  if (results.total() == 0) {  // no window fits: one over less, of which no result is read, will do
+    conv.padding[2] = 0;
+    conv.dilation[2] = 1;
+    without_padding.dilation = 1;
+  }
+  const std::int64_t padding = conv.padding[2], lost = detail::reach(conv, 2) - 1;
   // Neighbours share the zeros between them. With wide padding they also share results there, over nothing but zeros.
   const auto first_result = [&](std::int64_t i) { return rows.span()[static_cast<std::size_t>(i)] + i * padding; };
   const Tensor row_places = consecutive(
@@ -57,8 +65,6 @@ Ragged within_sequences(const char* op, Convolution convolve, const Ragged& x, c
   const std::int64_t end = std::max(x.total() + (x.count() + 1) * padding, lost + 1);  // for one result at least
 
   const Tensor line = detail::add_rows(x.values(), row_places, {end, x.values().shape()[1]});
-  ConvOptions without_padding = options;
-  without_padding.padding = 0;
   const Tensor y = convolve(unsqueeze(transpose(line), 0), weight, bias, without_padding, where);
   return Ragged(embedding(transpose(squeeze(y, 0)), result_places, where), results, where);
 }

@@ -106,6 +106,7 @@ void check_offsets(const char* op, const Ragged& a, const Ragged& b, SourceLocat
 
 // A tensor beside `x`, ready to broadcast against x's values.
 Tensor beside(const char* op, const Ragged& x, const Tensor& other, SourceLocation where) {
+  check::defined(op, "the Ragged", x.values(), where);
   check::defined(op, "the operand beside the Ragged", other, where);
   const int rank = x.values().rank();
   if (other.rank() < rank) return other;
@@ -295,10 +296,11 @@ Ragged Ragged::from_list(const Tensors& sequences, SourceLocation where) {
       throw ShapeError("Ragged::from_list: sequences must have shape [length, ...], got a tensor without axes", where);
     lengths.push_back(sequences[i].shape()[0]);
   }
-  return Ragged(concatenate(sequences, 0, where), Offsets(lengths, where), where);
+  return Ragged(detail::concatenated("Ragged::from_list", sequences, 0, where), Offsets(lengths, where), where);
 }
 
 Tensor Ragged::operator[](detail::Index index) const {
+  check::defined("Ragged[]", "the Ragged", values_, index.where);
   std::int64_t i = index.value;
   if (i < -count() || i >= count()) refuse_index("Ragged[]", -count(), i, index.where);
   if (i < 0) i += count();

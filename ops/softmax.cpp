@@ -157,11 +157,13 @@ Tensor log_softmax(const Tensor& x, int axis, double temperature, SourceLocation
 }
 
 Ragged softmax(const Ragged& x, int axis, double temperature, SourceLocation where) {
+  check::defined("softmax", "x", x.values(), where);
   if (check::axis("softmax", axis, x.values().rank(), where) == 0) return softmax(x, where);
   return x.with(softmax(x.values(), axis, temperature, where));
 }
 
 Ragged log_softmax(const Ragged& x, int axis, double temperature, SourceLocation where) {
+  check::defined("log_softmax", "x", x.values(), where);
   if (check::axis("log_softmax", axis, x.values().rank(), where) == 0) return log_softmax(x, where);
   return x.with(log_softmax(x.values(), axis, temperature, where));
 }
@@ -175,6 +177,11 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
   if (!(smoothing >= 0 && smoothing < 1))
     throw Error("cross_entropy: label_smoothing must be in [0, 1), got " + std::to_string(smoothing), where);
   const ClassWeights weights("cross_entropy", options.weight, "logits", logits, where);
+  if (is_floating(target.dtype()) && target.rank() == 1)
+    throw DTypeError(std::string("cross_entropy: target must be i32 or i64 class numbers [rows], or probabilities "
+                                 "[rows, classes] like logits, got ") +
+                         name_of(target.dtype()) + " " + target.shape().str(),
+                     where);
   if (is_floating(target.dtype())) return soft_cross_entropy(logits, target, weights, options, where);
 
   const Targets targets("cross_entropy", target, options.ignore, "logits", logits, where);

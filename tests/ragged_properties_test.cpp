@@ -218,6 +218,18 @@ TEST_P(RaggedProperties, ASequenceAloneHasTheSameBitsAsInABatch) {
   });
 }
 
+TEST_P(RaggedProperties, UndefinedSequencesAreRefused) {
+  const RaggedOp& op = GetParam();
+  Tensors beside;
+  for (const Beside& one : op.beside) {
+    Shape shape;
+    if (one.kind != Kind::shared) shape.push_back(0);
+    for (const std::int64_t size : one.trailing(2)) shape.push_back(size);
+    beside.push_back(one.index ? zeros(shape, {.dtype = i64}) : ones(shape));
+  }
+  EXPECT_THROW(op.ragged(Ragged(), beside), Error);
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, RaggedProperties, testing::ValuesIn(ragged_ops()),
                          [](const auto& info) { return info.param.name; });
 
