@@ -308,6 +308,7 @@ Tensor Ragged::operator[](detail::Index index) const {
 }
 
 Tensors to_list(const Ragged& x, SourceLocation where) {
+  check::defined("to_list", "x", x.values(), where);
   Tensors list;
   for (std::int64_t i = 0; i < x.count(); ++i)
     list.push_back(narrow(x.values(), 0, x.offsets().span()[static_cast<std::size_t>(i)], x.length(i), where));
