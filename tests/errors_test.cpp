@@ -55,6 +55,9 @@ TEST(Errors, OperatorsOnRaggedNameTheLine) {
   expect_told("div", [&] { a / b; });
   expect_told("add", [&] { a + wrong; });
   expect_told("mul", [&] { wrong* a; });
+  const Tensor none;
+  expect_told("neg", [&] { -none; });
+  expect_told("neg", [] { -Ragged(); });
 }
 
 TEST(Errors, OutOfMemoryNamesOpBytesAndLine) {

@@ -223,11 +223,13 @@ TEST_P(RaggedProperties, UndefinedSequencesAreRefused) {
   Tensors beside;
   for (const Beside& one : op.beside) {
     Shape shape;
-    if (one.kind != Kind::shared) shape.push_back(0);
+    if (one.kind != Kind::shared) shape.push_back(one.kind == Kind::row ? 3 : 2);
     for (const std::int64_t size : one.trailing(2)) shape.push_back(size);
     beside.push_back(one.index ? zeros(shape, {.dtype = i64}) : ones(shape));
   }
-  EXPECT_THROW(op.ragged(Ragged(), beside), Error);
+  Ragged x = Ragged::from_lengths(ones({3, 2}), {1, 2});
+  const Ragged other = std::move(x);
+  EXPECT_THROW(op.ragged(x, beside), Error);  // NOLINT: one of which values were moved has its lengths
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, RaggedProperties, testing::ValuesIn(ragged_ops()),
