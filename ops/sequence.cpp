@@ -124,6 +124,7 @@ Ragged positions(const Ragged& x, SourceLocation where) {
 
 Tensor position_encoding(std::int64_t length, std::int64_t width, TensorOptions options, double base,
                          SourceLocation where) {
+  detail::now_running("position_encoding", where);
   if (length < 0 || width < 0)
     throw ShapeError("position_encoding: sizes of at least 0 are required, got length " + std::to_string(length) +
                          " and width " + std::to_string(width),
