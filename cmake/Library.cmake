@@ -8,6 +8,7 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 # Settings that every translation unit of Reel needs, and that no user of Reel inherits.
 function(reel_compile_settings target)
   target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_definitions(${target} PRIVATE REEL_LIBRARY)  # core/macros.h
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${REEL_INCLUDE_DIR}>)
   # Contraction to fma is written out where it is wanted, never left to the compiler: same bits with every compiler.
   target_compile_options(${target} PRIVATE

@@ -8,6 +8,7 @@
 
 #include "reel/core/error.h"
 #include "reel/core/memory.h"
+#include "reel/core/running.h"
 #include "reel/core/scratch.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -94,7 +95,10 @@ Depot& depot() {
   return *instance;
 }
 
+std::atomic<std::size_t> largest_block{kLargestBlock};
+
 void* take_from_system(std::size_t bytes) {
+  if (bytes > largest_block.load(std::memory_order_relaxed)) return nullptr;
   // Whole huge pages for large blocks: one fault instead of 512.
   const std::size_t alignment = bytes >= (std::size_t{4} << 20) ? std::size_t{2} << 20 : 64;
   return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
@@ -133,8 +137,6 @@ void empty_lists(FreeLists& lists) {
       std::free(block);
     }
 }
-
-#define REEL_FAST_TLS __attribute__((tls_model("initial-exec")))
 
 REEL_FAST_TLS thread_local ThreadCache* this_thread = nullptr;
 REEL_FAST_TLS thread_local bool this_thread_ended = false;
@@ -193,8 +195,9 @@ __attribute__((noinline)) void* allocate_slow(int index, std::size_t bytes) {
     block = take_from_system(room);
   }
   if (block == nullptr)
-    throw OutOfMemory("memory: " + std::to_string(bytes) + " bytes requested and not to be had; " +
-                      memory_stats().str());
+    throw OutOfMemory(detail::running_op() + ": " + std::to_string(bytes) + " bytes requested and not to be had; " +
+                          memory_stats().str(),
+                      SourceLocation{});
   return hand_out(block, bytes, room);
 }
 
@@ -204,7 +207,9 @@ namespace detail {
 
 void* host_allocate(std::size_t bytes) {
   if (bytes > kLargestBlock)
-    throw OutOfMemory("memory: " + std::to_string(bytes) + " bytes requested, more than any machine has");
+    throw OutOfMemory(detail::running_op() + ": " + std::to_string(bytes) +
+                          " bytes requested, more than any machine has; " + memory_stats().str(),
+                      SourceLocation{});
   const int index = class_of(bytes);
   const std::size_t room = class_bytes(index);
   ThreadCache* cache = thread_cache();
@@ -251,6 +256,8 @@ void count_tensors(std::int64_t difference) noexcept {
   if (ThreadCache* cache = thread_cache()) cache->tensors.add(difference);
   else depot().tensors += difference;
 }
+
+void limit_blocks(std::size_t bytes) noexcept { largest_block.store(bytes, std::memory_order_relaxed); }
 
 void count_nodes(std::int64_t difference) noexcept {
   if (ThreadCache* cache = thread_cache()) cache->nodes.add(difference);

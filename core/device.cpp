@@ -23,4 +23,8 @@ Device Device::parse(const std::string& text, SourceLocation where) {
 
 std::string Device::name() const { return is_cpu() ? "cpu" : "cuda:" + std::to_string(index); }
 
+void Device::refuse_index(int index, SourceLocation where) {
+  throw DeviceError("Device::cuda: the index must be in [0, 100), got " + std::to_string(index), where);
+}
+
 }  // namespace reel

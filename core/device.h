@@ -15,8 +15,11 @@ struct Device {
   std::int8_t index = 0;
 
   static constexpr Device cpu() { return {}; }
-  /// GPU number `index`. Whether it exists is checked when it is first used.
-  static constexpr Device cuda(int index = 0) { return {DeviceType::cuda, static_cast<std::int8_t>(index)}; }
+  /// GPU number `index`. Throws DeviceError unless it is in [0, 100). Whether it exists is checked when it is first used.
+  static constexpr Device cuda(int index = 0, SourceLocation where = SourceLocation::current()) {
+    if (index < 0 || index >= 100) refuse_index(index, where);
+    return {DeviceType::cuda, static_cast<std::int8_t>(index)};
+  }
   /// The first CUDA GPU if there is one that this build can use, else the CPU.
   REEL_API static Device best();
   /// "cpu", "cuda" or "cuda:1". Throws DeviceError for any other text.
@@ -28,6 +31,9 @@ struct Device {
   }
   /// "cpu" or "cuda:0".
   REEL_API std::string name() const;
+
+ private:
+  [[noreturn]] REEL_API static void refuse_index(int index, SourceLocation where);
 };
 
 }  // namespace reel

@@ -2,12 +2,27 @@
 
 #include <utility>
 
+#include "reel/core/running.h"
+
 namespace reel {
+
+namespace detail {
+
+thread_local constinit Running running;
+
+std::string running_op() { return running.op != nullptr ? running.op : "memory"; }
+
+void refuse_undefined(const char* call, const char* kind, SourceLocation where) {
+  throw Error(std::string(call) + ": the " + kind + " is undefined", where);
+}
+
+}  // namespace detail
 
 namespace {
 
 std::string with_location(std::string text, SourceLocation where) {
-  if (where.file == nullptr || *where.file == '\0') return text;
+  if (!where.known()) where = detail::running.where;
+  if (!where.known()) return text;
   return std::move(text) + " (at " + where.file + ":" + std::to_string(where.line) + ")";
 }
 

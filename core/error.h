@@ -11,7 +11,7 @@ namespace reel {
 class REEL_API Error : public std::exception {
  public:
   explicit Error(std::string text) : text_(std::move(text)) {}
-  /// Adds " (at file:line)" if `where` is known.
+  /// Adds " (at file:line)": `where`, or if that is not known the line that called the op which runs.
   Error(std::string text, SourceLocation where);
   ~Error() override;
 
@@ -47,7 +47,7 @@ class REEL_API DeviceError : public Error {
   using Error::Error;
   ~DeviceError() override;
 };
-/// Memory that could not be had; the text tells the bytes requested, live and cached. Holds no tensors.
+/// Memory that could not be had; the text tells the op, the bytes requested, live and cached. Holds no tensors.
 class REEL_API OutOfMemory : public Error {
  public:
   using Error::Error;

@@ -14,6 +14,15 @@
 
 #define REEL_API __attribute__((visibility("default")))
 
+// 1 in the programs of users, 0 in Reel's own code. Small accessors look whether a handle is defined and an axis exists for
+// users alone, since the library's functions have checked at their doors; and the library's own lines are nobody's news.
+// What asks this is REEL_INLINE, so that no copy of one kind is linked in place of the other.
+#if defined(REEL_LIBRARY)
+#define REEL_USER_CODE 0
+#else
+#define REEL_USER_CODE 1
+#endif
+
 // Scalar maths, compiled by the CPU's compiler and by nvcc alike.
 #if defined(__CUDACC__)
 #define REEL_SCALAR __host__ __device__ __forceinline__

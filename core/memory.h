@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -30,6 +31,8 @@ namespace detail {
 /// Counts objects of the calling thread; the sum over all threads is what memory_stats() tells.
 REEL_API void count_tensors(std::int64_t difference) noexcept;
 REEL_API void count_nodes(std::int64_t difference) noexcept;
+/// For tests of what happens then: from now on the system has no block of more than this many bytes.
+REEL_API void limit_blocks(std::size_t bytes) noexcept;
 }  // namespace detail
 
 }  // namespace reel

@@ -94,7 +94,6 @@ struct ThreadTape {
   bool strict = false;       // check_finite
   NodeList* list = nullptr;  // what is recorded to
 };
-#define REEL_FAST_TLS __attribute__((tls_model("initial-exec")))
 extern REEL_API thread_local constinit ThreadTape thread_tape REEL_FAST_TLS;
 
 /// Somebody wants to know of each op: the tape or a Trace.

@@ -64,7 +64,8 @@ char* NodeList::room(std::size_t bytes) {
   if (chunk_ == chunks_.size()) {
     const std::size_t size = bytes > kChunkBytes ? bytes : kChunkBytes;
     auto* memory = static_cast<char*>(std::malloc(size));
-    if (memory == nullptr) throw OutOfMemory("tape: no memory for recorded ops; " + memory_stats().str());
+    if (memory == nullptr)
+      throw OutOfMemory(running_op() + ": no memory on the tape for recorded ops; " + memory_stats().str(), {});
     chunks_.push_back({memory, size});
     used_ = 0;
   }
@@ -121,6 +122,8 @@ void NodeList::discard_from(std::int64_t begin) {
 }
 
 void NodeList::clear() {
+  ended_ = sweeps_ > 0;
+  if (ended_) return;
   const std::int64_t end = slot_end();
   for (std::size_t i = nodes_.size(); i-- > 0;) release(*nodes_[i]);
   nodes_.clear();
@@ -151,9 +154,8 @@ Node* begin_node(const char* op, SourceLocation where, const Tensor* const* inpu
     trace_op(op, where, inputs, input_count, outputs, output_count);
   if (!thread_tape.recording) return nullptr;
   NodeList* list = thread_tape.list;
-  if (thread_tape.strict)
-    for (std::size_t i = 0; i < output_count; ++i)
-      check_finite(*outputs[i], op, "the result", inputs, input_count, where);
+  if (!where.known()) where = running.where.known() ? running.where : running.forward;
+  if (thread_tape.strict) check_results(op, inputs, input_count, outputs, output_count, where);
 
   constexpr std::size_t kFew = 16;
   Edge few[kFew];

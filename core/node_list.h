@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "reel/core/node.h"
@@ -49,8 +50,17 @@ class NodeList {
   static void release(Node& node);
   /// The same for all nodes from `begin` on, whose results were computed only to be computed again (checkpoint).
   void discard_from(std::int64_t begin);
-  /// Releases all nodes, newest first, and forgets them.
+  /// Releases all nodes, newest first, and forgets them; when the last sweep has ended, if there are some now.
   void clear();
+  /// While a sweep reads the nodes they stay, even if a callback ends the tape.
+  void begin_sweep() { ++sweeps_; }
+  void end_sweep() {
+    if (--sweeps_ > 0 || !ended_) return;
+    ended_ = false;
+    if (live_tapes == 0) clear();
+  }
+  /// A callback has ended the tape that is being swept.
+  bool ended_in_sweep() const { return ended_; }
 
   int live_tapes = 0;
 
@@ -66,6 +76,8 @@ class NodeList {
   std::size_t chunk_ = 0, used_ = 0;
   std::vector<Node*> nodes_;
   std::vector<SlotInfo> slots_;
+  int sweeps_ = 0;
+  bool ended_ = false;
   std::atomic<std::int64_t> base_{0};
   std::atomic<const void*> owner_{nullptr};
 };
@@ -76,8 +88,16 @@ std::int64_t slot_on(const NodeList* list, const TensorState& x, const char* op,
 /// x is a trainable parameter's value.
 bool is_trainable(const TensorState& x);
 
-/// Throws Error if x, a floating tensor, has a NaN or an infinity; `what` says what x is to `op`.
-void check_finite(const Tensor& x, const char* op, const char* what, const Tensor* const* inputs,
-                  std::size_t input_count, SourceLocation where);
+/// A tensor and what it is to an op.
+struct NamedOperand {
+  std::string name;
+  Tensor tensor;
+};
+/// Throws Error if x, a floating tensor, has a NaN or an infinity; `what` says what x is to `op`, which had these operands.
+void check_finite(const Tensor& x, const char* op, const char* what, const std::vector<NamedOperand>& operands,
+                  SourceLocation where);
+/// The same for an op's results.
+void check_results(const char* op, const Tensor* const* inputs, std::size_t input_count, const Tensor* const* outputs,
+                   std::size_t output_count, SourceLocation where);
 
 }  // namespace reel::detail

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "reel/core/error.h"
+#include "reel/core/running.h"
 
 namespace reel {
 
@@ -59,8 +60,10 @@ void parallel_chunks(std::int64_t count, std::int64_t chunk, void (*body)(void*,
   std::atomic<std::int64_t> next{0};
   std::atomic<bool> failed{false};
   std::exception_ptr failure;
+  const Running caller = running;
 #pragma omp parallel num_threads(threads)
   {
+    running = caller;
     try {
       for (;;) {
         const std::int64_t i = next.fetch_add(1, std::memory_order_relaxed);

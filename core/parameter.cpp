@@ -72,8 +72,10 @@ bool together(const std::vector<ParameterState*>& members) {
 }
 
 void gather(const std::vector<Parameter>& parameters, const Device* device, const char* call, SourceLocation where) {
+  detail::now_running(call, where);
   std::map<std::pair<DType, int>, std::vector<ParameterState*>> kinds;
   for (const Parameter& parameter : parameters) {
+    if (!parameter.defined()) throw Error(std::string(call) + ": every parameter must be defined", where);
     ParameterState* state = parameter.state().get();
     const Device target = device != nullptr ? *device : parameter.device();
     auto& members = kinds[{parameter.dtype(), static_cast<int>(target.type) * 128 + target.index}];
@@ -162,12 +164,15 @@ Parameter::Parameter(const Tensor& initial, std::string name, SourceLocation whe
   state_->name = std::move(name);
 }
 
-Tensor Parameter::gradient() const {
-  if (!state_->has_gradient) return {};
+Tensor Parameter::gradient(SourceLocation where) const {
+  if (!known("gradient", where).has_gradient) return {};
+  detail::now_running("gradient", where);
   return detail::copied(detail::member_view(state_->home->gradients, *state_), dtype());
 }
 
 void Parameter::set_gradient(const Tensor& gradient, SourceLocation where) {
+  known("set_gradient", where);
+  detail::now_running("set_gradient", where);
   if (!gradient.defined()) throw Error("set_gradient: the gradient must be defined; see clear_gradient", where);
   if (!(gradient.shape() == shape()))
     throw ShapeError("set_gradient: the gradient must have shape " + shape().str() + ", got " + gradient.shape().str(),
@@ -186,13 +191,15 @@ void Parameter::set_gradient(const Tensor& gradient, SourceLocation where) {
   state_->has_gradient = true;
 }
 
-void Parameter::clear_gradient() {
-  if (!state_->has_gradient) return;
+void Parameter::clear_gradient(SourceLocation where) {
+  if (!known("clear_gradient", where).has_gradient) return;
   state_->has_gradient = false;
   --state_->home->gradient_count;
 }
 
-void Parameter::set_value(const Tensor& value, SourceLocation where) { state_->value.copy_(value, where); }
+void Parameter::set_value(const Tensor& value, SourceLocation where) {
+  detail::overwrite("set_value", known("set_value", where).value, value, where);
+}
 
 void flatten_parameters(const std::vector<Parameter>& parameters, SourceLocation where) {
   gather(parameters, nullptr, "flatten_parameters", where);

@@ -67,6 +67,7 @@ REEL_API std::shared_ptr<ParameterState> shared_or_cloned(const std::shared_ptr<
 
 /// A tensor that is learnt: a handle to value, gradient, name, group and whether it is trained. Copies of a handle are the
 /// same parameter. Converts to its value, so that ops take it like any tensor; while a Tape is alive they are recorded.
+/// An undefined one converts to an undefined tensor, and all calls but defined() and comparisons throw Error.
 class REEL_API Parameter {
  public:
   Parameter() = default;
@@ -76,20 +77,28 @@ class REEL_API Parameter {
   explicit Parameter(const Tensor& initial, std::string name = "", SourceLocation where = SourceLocation::current());
 
   bool defined() const { return state_ != nullptr; }
-  const Tensor& value() const { return state_->value; }
-  operator const Tensor&() const { return state_->value; }
-  const Shape& shape() const { return value().shape(); }
-  std::int64_t size() const { return value().size(); }
-  DType dtype() const { return value().dtype(); }
-  Device device() const { return value().device(); }
+  const Tensor& value(SourceLocation where = SourceLocation::current()) const { return known("value", where).value; }
+  operator const Tensor&() const { return state_ != nullptr ? state_->value : detail::undefined_tensor; }
+  const Shape& shape(SourceLocation where = SourceLocation::current()) const {
+    return known("shape", where).value.shape();
+  }
+  std::int64_t size(SourceLocation where = SourceLocation::current()) const {
+    return known("size", where).value.size();
+  }
+  DType dtype(SourceLocation where = SourceLocation::current()) const { return known("dtype", where).value.dtype(); }
+  Device device(SourceLocation where = SourceLocation::current()) const {
+    return known("device", where).value.device();
+  }
 
   /// True if a sweep has reached this parameter since its gradient was last cleared.
-  bool has_gradient() const { return state_->has_gradient; }
+  bool has_gradient(SourceLocation where = SourceLocation::current()) const {
+    return known("has_gradient", where).has_gradient;
+  }
   /// A copy of the gradient, or an undefined tensor.
-  Tensor gradient() const;
+  Tensor gradient(SourceLocation where = SourceLocation::current()) const;
   /// Replaces the gradient (shape, dtype and device of the value). Throws ShapeError, DTypeError, DeviceError.
   void set_gradient(const Tensor& gradient, SourceLocation where = SourceLocation::current());
-  void clear_gradient();
+  void clear_gradient(SourceLocation where = SourceLocation::current());
   /// Calls hook(parameter) at the end of each sweep that reached this parameter, when its gradient is complete; the hook may
   /// read or set it. One per parameter: another replaces it, {} removes it. Not copied by nn::clone.
   void on_gradient(std::function<void(Parameter&)> hook) { state_->gradient_hook = std::move(hook); }
@@ -97,20 +106,34 @@ class REEL_API Parameter {
   /// Overwrites the value. Throws ShapeError, VersionError.
   void set_value(const Tensor& value, SourceLocation where = SourceLocation::current());
 
-  bool trainable() const { return state_->trainable; }
+  bool trainable(SourceLocation where = SourceLocation::current()) const { return known("trainable", where).trainable; }
   /// A parameter that is not trainable is a constant to the tape: what depends on it alone is not recorded.
-  void set_trainable(bool trainable) { state_->trainable = trainable; }
-  const std::string& name() const { return state_->name; }
-  void set_name(std::string name) { state_->name = std::move(name); }
+  void set_trainable(bool trainable, SourceLocation where = SourceLocation::current()) {
+    known("set_trainable", where).trainable = trainable;
+  }
+  const std::string& name(SourceLocation where = SourceLocation::current()) const { return known("name", where).name; }
+  void set_name(std::string name, SourceLocation where = SourceLocation::current()) {
+    known("set_name", where).name = std::move(name);
+  }
   /// Parameters of one group share optimiser settings; "" unless set.
-  const std::string& group() const { return state_->group; }
-  void set_group(std::string group) { state_->group = std::move(group); }
+  const std::string& group(SourceLocation where = SourceLocation::current()) const {
+    return known("group", where).group;
+  }
+  void set_group(std::string group, SourceLocation where = SourceLocation::current()) {
+    known("set_group", where).group = std::move(group);
+  }
 
   bool operator==(const Parameter& other) const { return state_ == other.state_; }
   const std::shared_ptr<detail::ParameterState>& state() const { return state_; }
   explicit Parameter(std::shared_ptr<detail::ParameterState> state) : state_(std::move(state)) {}
 
  private:
+  detail::ParameterState& known(const char* call, SourceLocation where) const {
+    if (state_ == nullptr) [[unlikely]]
+      detail::refuse_undefined(call, "parameter", where);
+    return *state_;
+  }
+
   std::shared_ptr<detail::ParameterState> state_;
 };
 

@@ -207,13 +207,15 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << 
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) {
   if (!x.defined()) return out << "undefined";
+  detail::now_running_somewhere("operator<<");
   print_tensor(out, x, 0);
   return out;
 }
 
 std::ostream& operator<<(std::ostream& out, const Ragged& x) {
+  if (!x.defined()) return out << "undefined";
+  detail::now_running_somewhere("operator<<");
   const Tensor& values = x.values();
-  if (!values.defined()) return out << "undefined";
   const bool summarise = values.size() > kSummarise || x.count() > kSummarise;
   out << "Ragged[";
   for (std::int64_t i = 0; i < x.count(); ++i) {

@@ -9,6 +9,7 @@
 namespace reel::detail {
 
 PullbackRange::PullbackRange() {
+  now_running_somewhere("pullback");
   before_ = thread_tape.list;
   if (!thread_tape.recording) {
     own_ = open_ = true;
@@ -91,6 +92,7 @@ Tensors PullbackRange::sweep(const Tensors& ys, const Tensors& dys, const Tensor
 }
 
 Tensors PullbackRange::sweep(const Tensor& y, const Tensor& dy, const Tensors& watched, SourceLocation where) const {
+  now_running("pullback", where);
   check_start("pullback", y, dy, where);
   if (!mark_.list->is_live(mark_.slot))
     throw Error("pullback: the tape under which y was computed has ended, and its recorded ops with it", where);

@@ -66,10 +66,12 @@ class Pullback {
   /// dy: Tensor, Tensors or Ragged like y; of several tensors, one that is undefined has no gradient. Throws ShapeError,
   /// DTypeError, DeviceError unless it is like y; Error if y was computed under a tape that has ended.
   auto operator()(const Y& dy, SourceLocation where = SourceLocation::current()) const {
+    if (range_ == nullptr) detail::refuse_undefined("pullback", "callback", where);
+    const Pullback self = *this;  // a callback inside may end this one
     Tensors dx;
-    if constexpr (std::is_same_v<Y, Tensors>) dx = range_->sweep(y_, dy, watched_, where);
-    else dx = range_->sweep(detail::values_of(y_), detail::values_of(dy), watched_, where);
-    if constexpr (sizeof...(Xs) == 1) return detail::with_values(std::get<0>(xs_), dx[0]);
+    if constexpr (std::is_same_v<Y, Tensors>) dx = self.range_->sweep(self.y_, dy, self.watched_, where);
+    else dx = self.range_->sweep(detail::values_of(self.y_), detail::values_of(dy), self.watched_, where);
+    if constexpr (sizeof...(Xs) == 1) return detail::with_values(std::get<0>(self.xs_), dx[0]);
     else return dx;
   }
 

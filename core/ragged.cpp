@@ -5,6 +5,7 @@
 #include <string>
 
 #include "reel/core/error.h"
+#include "reel/core/running.h"
 #include "reel/core/scratch.h"
 
 namespace reel {
@@ -14,6 +15,12 @@ struct Offsets::DeviceCopy {
   DeviceCopy* next;
 };
 
+// Ops that make offsets have noted themselves on the same line.
+static void note(SourceLocation where) {
+  const SourceLocation& noted = detail::running.where;
+  if (where.line != noted.line || where.file != noted.file) detail::now_running("Ragged", where);
+}
+
 Offsets::Offsets(Room, std::int64_t count) {
   const std::size_t bytes = sizeof(State) + static_cast<std::size_t>(count + 1) * sizeof(std::int64_t);
   state_ = new (detail::host_allocate(bytes)) State;
@@ -22,7 +29,7 @@ Offsets::Offsets(Room, std::int64_t count) {
 }
 
 Offsets::Offsets(std::span<const std::int64_t> lengths, SourceLocation where)
-    : Offsets(Room{}, static_cast<std::int64_t>(lengths.size())) {
+    : Offsets((note(where), Room{}), static_cast<std::int64_t>(lengths.size())) {
   std::int64_t longest = 0;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const std::int64_t length = lengths[i];
@@ -40,6 +47,7 @@ Offsets::Offsets(std::span<const std::int64_t> lengths, SourceLocation where)
 }
 
 Offsets Offsets::from_offsets(std::span<const std::int64_t> offsets, SourceLocation where) {
+  note(where);
   if (offsets.empty() || offsets[0] != 0)
     throw ShapeError("Ragged: offsets must start with 0, got " +
                          (offsets.empty() ? std::string("none") : std::to_string(offsets[0])),

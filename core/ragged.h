@@ -65,7 +65,8 @@ class REEL_API Offsets {
 };
 
 /// Sequences of different lengths, one after the other, without padding: values [total, ...] and offsets. Sequences may have
-/// no rows, and there may be no sequences.
+/// no rows, and there may be no sequences. One made without values is undefined, as are those of which values were moved:
+/// ops on it throw Error.
 class REEL_API Ragged {
  public:
   Ragged() = default;
@@ -92,8 +93,9 @@ class REEL_API Ragged {
     if (i < 0 || i >= count()) refuse_index("Ragged::length", 0, i, where);
     return offsets_.length(i);
   }
-  DType dtype() const { return values_.dtype(); }
-  Device device() const { return values_.device(); }
+  bool defined() const { return values_.defined(); }
+  DType dtype(SourceLocation where = SourceLocation::current()) const { return known("dtype", where).dtype(); }
+  Device device(SourceLocation where = SourceLocation::current()) const { return known("device", where).device(); }
   Segments segments() const { return offsets_.segments(device()); }
   /// The same sequences with other values [total, ...].
   Ragged with(Tensor values, SourceLocation where = SourceLocation::current()) const {
@@ -104,11 +106,27 @@ class REEL_API Ragged {
   Tensor operator[](detail::Index i) const;
 
  private:
+  const Tensor& known(const char* call, SourceLocation where) const {
+    if (!values_.defined()) [[unlikely]]
+      detail::refuse_undefined(call, "Ragged", where);
+    return values_;
+  }
   [[noreturn]] void refuse_index(const char* call, std::int64_t least, std::int64_t i, SourceLocation where) const;
 
   Tensor values_;
   Offsets offsets_;
 };
+
+namespace detail {
+/// The left operand of an operator between two Ragged, with the line of the expression: an operator has no room for an
+/// argument that carries it.
+struct RaggedArg {
+  const Ragged& ragged;
+  SourceLocation where;
+
+  RaggedArg(const Ragged& x, SourceLocation at = SourceLocation::current()) : ragged(x), where(at) {}
+};
+}  // namespace detail
 
 REEL_API std::ostream& operator<<(std::ostream& out, const Ragged& x);
 REEL_API std::string to_string(const Ragged& x);

@@ -1,8 +1,24 @@
 #include "reel/core/shape.h"
 
+#include "reel/core/error.h"
 #include "reel/core/index_text.h"
 
 namespace reel {
+
+namespace detail {
+
+void refuse_axis(const char* call, const Shape& shape, std::int64_t axis, SourceLocation where) {
+  throw IndexError(std::string(call) + ": axis must be in [0, " + std::to_string(shape.rank()) + ") of shape " +
+                       shape.str() + ", got " + std::to_string(axis),
+                   where);
+}
+
+void refuse_rank(const char* call, SourceLocation where) {
+  throw ShapeError(std::string(call) + ": a shape must have at most " + std::to_string(kMaxRank) + " axes, got more",
+                   where);
+}
+
+}  // namespace detail
 
 std::string Shape::str() const {
   std::string text = "[";

@@ -9,10 +9,12 @@ struct SourceLocation {
   const char* file = "";
   int line = 0;
 
-  /// As a default argument: the caller's line.
+  constexpr bool known() const { return line != 0; }
+
+  /// As a default argument: the caller's line; unknown if that is Reel itself, which has the user's line from its caller.
   REEL_INLINE static constexpr SourceLocation current(const char* file = __builtin_FILE(),
                                                       int line = __builtin_LINE()) {
-    return {file, line};
+    return REEL_USER_CODE ? SourceLocation{file, line} : SourceLocation{};
   }
 };
 

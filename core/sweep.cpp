@@ -17,8 +17,21 @@ namespace reel::detail {
 namespace {
 
 std::string described(const Node& node) {
+  if (!node.where.known()) return node.op;
   return std::string(node.op) + " (recorded at " + node.where.file + ":" + std::to_string(node.where.line) + ")";
 }
+
+// While a callback runs, errors are told with its op, and what it records belongs to the line that recorded it.
+class CallbackScope {
+ public:
+  explicit CallbackScope(const Node& node) : before_(running) { running = {node.op, {}, node.where}; }
+  ~CallbackScope() { running = before_; }
+  CallbackScope(const CallbackScope&) = delete;
+  CallbackScope& operator=(const CallbackScope&) = delete;
+
+ private:
+  Running before_;
+};
 
 Tensor sum_of(const Tensor& a, const Tensor& b) {
   Tensor sum = empty_like(a);
@@ -128,6 +141,7 @@ Sweep::Sweep(const Mark& mark, const char* call, const Tensor& y, const Tensors*
   for (std::size_t i = 0; i < slots; ++i) new (&gradients_[i]) Tensor();
   flags_ = static_cast<std::uint8_t*>(host_allocate(slots));
   std::memset(flags_, 0, slots);
+  list_.begin_sweep();
 }
 
 Sweep::~Sweep() {
@@ -141,6 +155,7 @@ Sweep::~Sweep() {
     link->~SinkLink();
     host_free(link, sizeof(SinkLink));
   }
+  list_.end_sweep();
 }
 
 void Sweep::mark() {
@@ -193,6 +208,7 @@ Tensor* Sweep::place(const Edge& edge) {
 
 void Sweep::run(Tensor dy) {
   mark();
+  if (thread_tape.strict) check_finite(dy, call_, "dy", {}, where_);
   gradient(y_slot_) = std::move(dy);
   for (std::int64_t i = last_node_; i >= first_node_; --i) {
     const Node& node = list_.node(i);
@@ -218,9 +234,12 @@ void Sweep::run_node(const Node& node) {
                 where_);
   check_versions(node);
   Gradients gradients(*this, node);
+  const CallbackScope scope(node);
   try {
     const BackwardTrace trace(node, gradients);
     node.run(node.callback, gradients);
+    if (list_.ended_in_sweep())
+      throw Error("the callback must leave the tape that is being swept alive, got one that ended it");
     if (thread_tape.strict) check_gradients(node);
   } catch (Error& error) {
     error.prepend("backward of " + described(node));
@@ -244,6 +263,14 @@ void Sweep::check_versions(const Node& node) const {
 }
 
 void Sweep::check_gradients(const Node& node) {
+  std::vector<NamedOperand> operands;
+  for (int o = 0; o < node.output_count; ++o) operands.push_back({"dy", gradient(node.slot + o)});
+  for (int i = 0; i < node.saved_count; ++i) {
+    TensorState* const saved = node.saved[i].tensor;
+    if (saved == nullptr) continue;
+    retain(saved);
+    operands.push_back({"saved", Tensor(saved)});
+  }
   for (int e = 0; e < node.edge_count; ++e) {
     if (!needs(node.edges[e])) continue;
     Tensor dx;
@@ -253,9 +280,7 @@ void Sweep::check_gradients(const Node& node) {
       dx = sink(*node.edges[e].tensor->parameter).destination(*node.edges[e].tensor->parameter).dx;
     }
     if (!dx.defined()) continue;
-    const Tensor dy = gradient(node.slot);
-    const Tensor* input = &dy;
-    check_finite(dx, node.op, "a gradient that it returned", &input, dy.defined() ? 1 : 0, node.where);
+    check_finite(dx, node.op, ("the gradient of input " + std::to_string(e)).c_str(), operands, {});
   }
 }
 

@@ -29,7 +29,7 @@ class SweepScope {
   explicit SweepScope(bool outer_recording) : before_(thread_tape.recording) {
     thread_tape.recording = outer_recording;
   }
-  ~SweepScope() { thread_tape.recording = before_; }
+  ~SweepScope() { thread_tape.recording = before_ && thread_tape.list->live_tapes > 0; }
   SweepScope(const SweepScope&) = delete;
   SweepScope& operator=(const SweepScope&) = delete;
 
@@ -92,6 +92,7 @@ void Tape::backward(const Tensor& y, SweepOptions options, SourceLocation where)
 
 void Tape::backward(const Tensor& y, const Tensor& dy, SweepOptions options, SourceLocation where) {
   require_own_thread("backward", *mark_.list, where);
+  detail::now_running("backward", where);
   detail::check_start("backward", y, dy, where);
   const SweepScope scope(mark_.outer_recording);
   detail::Sweep sweep(mark_, "backward", y, nullptr, options, where);
@@ -106,6 +107,7 @@ Tensors Tape::gradient(const Tensor& y, const Tensors& xs, SweepOptions options,
 Tensors Tape::gradient(const Tensor& y, const Tensor& dy, const Tensors& xs, SweepOptions options,
                        SourceLocation where) {
   require_own_thread("gradient", *mark_.list, where);
+  detail::now_running("gradient", where);
   detail::check_start("gradient", y, dy, where);
   const SweepScope scope(mark_.outer_recording);
   detail::Sweep sweep(mark_, "gradient", y, &xs, options, where);

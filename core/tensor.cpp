@@ -29,12 +29,12 @@ TensorState* new_state() {
 void set_contiguous(Array& array, const Shape& shape) {
   array.shape = shape;
   array.contiguous = true;
-  std::int64_t stride = 1;
+  std::uint64_t stride = 1;  // may wrap before it meets an axis of size 0
   for (int i = shape.rank() - 1; i >= 0; --i) {
-    array.strides[i] = stride;
-    stride *= shape[i];
+    array.strides[i] = static_cast<std::int64_t>(stride);
+    stride *= static_cast<std::uint64_t>(shape[i]);
   }
-  array.size = stride;
+  array.size = static_cast<std::int64_t>(stride);
 }
 
 void check_sizes(const char* op, const Shape& shape, DType dtype, SourceLocation where) {
@@ -57,9 +57,9 @@ void free_block(void* block, std::int64_t bytes, Device device) noexcept {
 }
 
 bool is_row_major(const Shape& shape, const std::int64_t* strides) {
+  if (shape.size() == 0) return true;
   std::int64_t expected = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
-    if (shape[i] == 0) return true;
     if (shape[i] != 1 && strides[i] != expected) return false;
     expected *= shape[i];
   }
@@ -90,6 +90,8 @@ void check_writable(const char* call, const Tensor& x, SourceLocation where) {
 }  // namespace
 
 namespace detail {
+
+constinit const Tensor undefined_tensor;
 
 void destroy(TensorState* state) noexcept {
   count_tensors(-1);
@@ -177,9 +179,10 @@ Tensor transferred(const Tensor& x, Device device) {
 
 }  // namespace detail
 
-Tensor empty(const Shape& shape, TensorOptions options, SourceLocation where) {
+Tensor detail::new_tensor(const char* op, const Shape& shape, TensorOptions options, SourceLocation where) {
+  now_running(op, where);
   Ops* const device = options.device.is_cpu() ? nullptr : &backend(options.device, where);  // throws if there is none
-  check_sizes("empty", shape, options.dtype, where);
+  check_sizes(where.known() || running.op == nullptr ? op : running.op, shape, options.dtype, where);
   TensorState* state = new_state();
   Tensor x(state);
   Array& array = state->array;
@@ -201,9 +204,13 @@ Tensor empty(const Shape& shape, TensorOptions options, SourceLocation where) {
   return x;
 }
 
+Tensor empty(const Shape& shape, TensorOptions options, SourceLocation where) {
+  return detail::new_tensor("empty", shape, options, where);
+}
+
 Tensor empty_like(const Tensor& x, SourceLocation where) {
   if (!x.defined()) throw Error("empty_like: x must be defined", where);
-  return empty(x.shape(), {.dtype = x.dtype(), .device = x.device()}, where);
+  return detail::new_tensor("empty_like", x.shape(), {.dtype = x.dtype(), .device = x.device()}, where);
 }
 
 Tensor from_memory(void* data, const Shape& shape, DType dtype, void (*release)(void*), void* context,
@@ -221,6 +228,7 @@ Tensor from_memory(void* data, const Shape& shape, DType dtype, void (*release)(
 }
 
 std::int64_t Tensor::size(int axis, SourceLocation where) const {
+  require_defined("size", where);
   const int positive = axis < 0 ? axis + rank() : axis;
   if (positive < 0 || positive >= rank())
     throw ShapeError("size: axis must be in [-" + std::to_string(rank()) + ", " + std::to_string(rank()) + "), got " +
@@ -230,11 +238,12 @@ std::int64_t Tensor::size(int axis, SourceLocation where) const {
 }
 
 void Tensor::require_defined(const char* call, SourceLocation where) const {
-  if (!defined()) throw Error(std::string(call) + ": the tensor is undefined", where);
+  if (!defined()) detail::refuse_undefined(call, "tensor", where);
+  detail::now_running(call, where);
 }
 
 void Tensor::read_item(void* value, DType dtype, SourceLocation where) const {
-  if (!defined()) throw Error("item: the tensor is undefined", where);
+  require_defined("item", where);
   if (size() != 1) throw ShapeError("item: the tensor must have one element, got shape " + shape().str(), where);
   read_all(value, dtype);
 }
@@ -254,7 +263,7 @@ void Tensor::read_all(void* values, DType dtype) const {
 }
 
 const void* Tensor::readable(DType dtype, SourceLocation where) const {
-  if (!defined()) throw Error("data: the tensor is undefined", where);
+  require_defined("data", where);
   if (dtype != this->dtype())
     throw DTypeError(std::string("data: the tensor must be ") + name_of(dtype) + ", got " + name_of(this->dtype()),
                      where);
@@ -276,24 +285,28 @@ void Tensor::note_write(const char* call, SourceLocation where) {
 }
 
 void Tensor::fill_(Scalar value, SourceLocation where) {
-  if (!defined()) throw Error("fill_: the tensor is undefined", where);
+  require_defined("fill_", where);
   check_writable("fill_", *this, where);
   note_write("fill_", where);
   backend(device()).fill(array(), value);
   detail::ran("fill_", where, {}, *this);
 }
 
-void Tensor::copy_(const Tensor& source, SourceLocation where) {
-  if (!defined() || !source.defined()) throw Error("copy_: both tensors must be defined", where);
-  if (!(source.shape() == shape()))
-    throw ShapeError("copy_: the source must have shape " + shape().str() + ", got " + source.shape().str(), where);
-  check_writable("copy_", *this, where);
-  note_write("copy_", where);
-  Tensor from = detail::transferred(source, device());
+void Tensor::copy_(const Tensor& source, SourceLocation where) { detail::overwrite("copy_", *this, source, where); }
+
+void detail::overwrite(const char* op, Tensor& x, const Tensor& source, SourceLocation where) {
+  if (!x.defined() || !source.defined()) throw Error(std::string(op) + ": both tensors must be defined", where);
+  now_running(op, where);
+  if (!(source.shape() == x.shape()))
+    throw ShapeError(
+        std::string(op) + ": the source must have shape " + x.shape().str() + ", got " + source.shape().str(), where);
+  check_writable(op, x, where);
+  x.note_write(op, where);
+  Tensor from = transferred(source, x.device());
   // The source may be a view of the same memory.
-  if (&from.state()->version_root() == &state_->version_root()) from = detail::copied(from, from.dtype());
-  backend(device()).copy(from.array(), array());
-  detail::ran("copy_", where, {&source}, *this);
+  if (&from.state()->version_root() == &x.state()->version_root()) from = copied(from, from.dtype());
+  backend(x.device()).copy(from.array(), x.array());
+  ran(op, where, {&source}, x);
 }
 
 }  // namespace reel

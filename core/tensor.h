@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "reel/core/array.h"
+#include "reel/core/running.h"
 #include "reel/core/source_location.h"
 
 namespace reel {
@@ -75,6 +76,7 @@ struct Index {
 
 /// An n-dimensional array: a cheap handle to shared, typed memory with a shape and strides. Copies of a handle are the same
 /// tensor. Ops never change their operands; the few calls that write say so in their names and are noticed by a Tape.
+/// All calls but defined(), is() and the assignment of another handle throw Error if the handle is undefined.
 class REEL_API Tensor {
  public:
   /// Undefined: no shape, no elements. Stands for "no gradient" in callbacks.
@@ -83,7 +85,8 @@ class REEL_API Tensor {
     if (state_ != nullptr) detail::retain(state_);
   }
   Tensor(Tensor&& other) noexcept : state_(other.state_) { other.state_ = nullptr; }
-  Tensor& operator=(Tensor other) noexcept {
+  /// The handle becomes another. Not for x[i] = y, which would change no element of x: use x[i].copy_(y).
+  Tensor& operator=(Tensor other) & noexcept {
     std::swap(state_, other.state_);
     return *this;
   }
@@ -95,17 +98,34 @@ class REEL_API Tensor {
   /// The same tensor (not: equal elements).
   bool is(const Tensor& other) const { return state_ == other.state_; }
 
-  const Shape& shape() const { return array().shape; }
-  int rank() const { return array().shape.rank(); }
+  REEL_INLINE const Shape& shape(SourceLocation where = SourceLocation::current()) const {
+    return known("shape", where).array.shape;
+  }
+  REEL_INLINE int rank(SourceLocation where = SourceLocation::current()) const {
+    return known("rank", where).array.shape.rank();
+  }
   /// The size of one axis; negative axes count from the last. Throws ShapeError.
   std::int64_t size(int axis, SourceLocation where = SourceLocation::current()) const;
   /// Number of elements.
-  std::int64_t size() const { return array().size; }
-  DType dtype() const { return array().dtype; }
-  Device device() const { return array().device; }
-  /// Elements from one index to the next along `axis`.
-  std::int64_t stride(int axis) const { return array().strides[axis]; }
-  bool is_contiguous() const { return array().contiguous; }
+  REEL_INLINE std::int64_t size(SourceLocation where = SourceLocation::current()) const {
+    return known("size", where).array.size;
+  }
+  REEL_INLINE DType dtype(SourceLocation where = SourceLocation::current()) const {
+    return known("dtype", where).array.dtype;
+  }
+  REEL_INLINE Device device(SourceLocation where = SourceLocation::current()) const {
+    return known("device", where).array.device;
+  }
+  /// Elements from one index to the next along `axis`, counted from 0. Throws IndexError.
+  REEL_INLINE std::int64_t stride(int axis, SourceLocation where = SourceLocation::current()) const {
+    const Array& array = known("stride", where).array;
+    if (REEL_USER_CODE && (axis < 0 || axis >= array.rank())) [[unlikely]]
+      detail::refuse_axis("stride", array.shape, axis, where);
+    return array.strides[axis];
+  }
+  REEL_INLINE bool is_contiguous(SourceLocation where = SourceLocation::current()) const {
+    return known("is_contiguous", where).array.contiguous;
+  }
 
   /// The only element, as a double (or as T). Throws ShapeError unless size() == 1.
   double item(SourceLocation where = SourceLocation::current()) const;
@@ -121,7 +141,7 @@ class REEL_API Tensor {
   std::vector<T> to_vector(SourceLocation where = SourceLocation::current()) const {
     static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements in memory: use std::uint8_t");
     require_defined("to_vector", where);
-    std::vector<T> values(static_cast<std::size_t>(size()));
+    std::vector<T> values(static_cast<std::size_t>(size(where)));
     read_all(values.data(), dtype_of<T>);
     return values;
   }
@@ -144,13 +164,17 @@ class REEL_API Tensor {
   /// Overwrites with the elements of `source` (same shape, any dtype, any device). Throws as fill_ does, and ShapeError.
   void copy_(const Tensor& source, SourceLocation where = SourceLocation::current());
   /// How often the memory behind this tensor was written.
-  std::uint32_t version() const { return state_->version_root().version.load(std::memory_order_relaxed); }
+  REEL_INLINE std::uint32_t version(SourceLocation where = SourceLocation::current()) const {
+    return known("version", where).version_root().version.load(std::memory_order_relaxed);
+  }
 
   /// The view x[index] along the first axis; recorded. Negative counts from the end. Throws IndexError, ShapeError.
   Tensor operator[](detail::Index index) const;
 
   // --- for ops and backends ---
-  const Array& array() const { return state_->array; }
+  REEL_INLINE const Array& array(SourceLocation where = SourceLocation::current()) const {
+    return known("array", where).array;
+  }
   detail::TensorState* state() const { return state_; }
   /// Takes over one reference.
   explicit Tensor(detail::TensorState* state) : state_(state) {}
@@ -158,6 +182,13 @@ class REEL_API Tensor {
   void note_write(const char* call, SourceLocation where);
 
  private:
+  // What the handles share. In Reel's own code whoever calls has checked.
+  REEL_INLINE detail::TensorState& known(const char* call, SourceLocation where) const {
+    if (REEL_USER_CODE && state_ == nullptr) [[unlikely]]
+      detail::refuse_undefined(call, "tensor", where);
+    return *state_;
+  }
+  // For the calls that do more than look: an undefined handle is refused, and the call noted as what runs.
   void require_defined(const char* call, SourceLocation where) const;
   void read_item(void* value, DType dtype, SourceLocation where) const;
   void read_all(void* values, DType dtype) const;
@@ -165,6 +196,13 @@ class REEL_API Tensor {
 
   detail::TensorState* state_ = nullptr;
 };
+
+namespace detail {
+/// A handle to nothing, for who must give a reference.
+REEL_API extern const Tensor undefined_tensor;
+/// empty() for the call named `op`.
+REEL_API Tensor new_tensor(const char* op, const Shape& shape, TensorOptions options, SourceLocation where);
+}  // namespace detail
 
 /// A tensor with undefined contents. Throws ShapeError for a negative size, OutOfMemory.
 REEL_API Tensor empty(const Shape& shape, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
@@ -191,6 +229,8 @@ REEL_API Tensor carve(const Tensor& x, std::int64_t offset, const Shape& shape);
 REEL_API void move_to(Tensor& carved, const Tensor& memory, std::int64_t offset);
 /// True if the elements are nobody else's: they may be overwritten.
 REEL_API bool sole_owner(const Tensor& x);
+/// x.copy_(source) for the call named `op`.
+REEL_API void overwrite(const char* op, Tensor& x, const Tensor& source, SourceLocation where);
 /// Elementwise copy to a new contiguous tensor of the given dtype, on the same device; unrecorded.
 REEL_API Tensor copied(const Tensor& x, DType dtype);
 /// On another device; unrecorded.

@@ -38,6 +38,12 @@ void check(const Dataset& dataset, const BatchOptions& options, SourceLocation w
 
 }  // namespace
 
+std::int64_t Dataset::size(SourceLocation where) const {
+  if (!inputs.defined()) throw Error("Dataset: the inputs are undefined", where);
+  if (inputs.rank() < 1) throw ShapeError("Dataset: the inputs must have rows, got shape []", where);
+  return inputs.shape()[0];
+}
+
 Batches::Batches(Dataset dataset, BatchOptions options, SourceLocation where)
     : dataset_(std::move(dataset)), options_(options) {
   check(dataset_, options_, where);
@@ -50,6 +56,7 @@ std::int64_t Batches::batches_per_epoch() const {
 }
 
 bool Batches::next(Batch& batch) {
+  reel::detail::now_running_somewhere("batches");
   batch = {};
   if (epoch_ >= first_ + options_.epochs || batches_per_epoch() == 0) {
     first_ = epoch_;
@@ -84,6 +91,7 @@ Tensor Batches::state() const {
 }
 
 void Batches::check_state(const Tensor& state, SourceLocation where) const {
+  if (!state.defined()) throw Error("Batches: the state is undefined", where);
   if (!(state.shape() == Shape{kStateSize}) || state.dtype() != i64)
     throw Error("Batches: a state of 7 i64 is required, got " + state.shape().str(), where);
   const auto values = state.to_vector<std::int64_t>();

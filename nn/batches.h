@@ -13,7 +13,8 @@ struct Dataset {
   Tensor inputs;   // [n, ...]
   Tensor targets;  // [n, ...]
 
-  std::int64_t size() const { return inputs.shape()[0]; }
+  /// n. Throws Error unless the inputs are defined and have rows.
+  REEL_API std::int64_t size(SourceLocation where = SourceLocation::current()) const;
 };
 
 /// Some rows of a Dataset: auto [images, labels] = batch.

@@ -22,6 +22,18 @@ using safetensors::shown;
 constexpr char kOfTraining = '@';
 constexpr const char* kCall = "nn::load";
 
+// Runs a call of the user's; puts its name in front of what the reader or writer says of the file.
+template <class F>
+auto named(const char* call, SourceLocation where, F&& f) {
+  reel::detail::now_running(call, where);
+  try {
+    return f();
+  } catch (FileError& error) {
+    error.prepend(call);
+    throw;
+  }
+}
+
 std::vector<NamedTensor> tensors_of(const Module& module, SourceLocation where) {
   std::vector<NamedTensor> all;
   for (const NamedParameter& named : module.named_parameters(where))
@@ -119,24 +131,26 @@ void overwrite(std::vector<NamedTensor>& targets, const std::vector<Tensor>& val
 }  // namespace
 
 void save(const Module& module, const std::string& path, SourceLocation where) {
-  write(tensors_of(module, where), path, {{"format", "pt"}}, where);
+  return named("nn::save", where, [&] { write(tensors_of(module, where), path, {{"format", "pt"}}, where); });
 }
 
 LoadReport load(Module& module, const std::string& path, LoadOptions options, SourceLocation where) {
-  const Reader file(path, where);
-  const std::vector<NamedTensor> all = tensors_of(module, where);
-  LoadReport report = compare(file, all, false);
-  if (options.strict) require_all(report, path, where);
-  std::vector<NamedTensor> targets;
-  std::vector<Tensor> values;
-  for (const NamedTensor& named : all) {
-    const Entry* entry = file.find(named.name);
-    if (entry == nullptr || entry->dtype != named.tensor.dtype() || !(entry->shape == named.tensor.shape())) continue;
-    targets.push_back(named);
-    values.push_back(read(file, named.name));
-  }
-  overwrite(targets, values, where);
-  return report;
+  return named(kCall, where, [&] {
+    const Reader file(path, where);
+    const std::vector<NamedTensor> all = tensors_of(module, where);
+    LoadReport report = compare(file, all, false);
+    if (options.strict) require_all(report, path, where);
+    std::vector<NamedTensor> targets;
+    std::vector<Tensor> values;
+    for (const NamedTensor& named : all) {
+      const Entry* entry = file.find(named.name);
+      if (entry == nullptr || entry->dtype != named.tensor.dtype() || !(entry->shape == named.tensor.shape())) continue;
+      targets.push_back(named);
+      values.push_back(read(file, named.name));
+    }
+    overwrite(targets, values, where);
+    return report;
+  });
 }
 
 // --- training ---------------------------------------------------------------------------------------------------------
@@ -168,53 +182,57 @@ struct Parts {
 }  // namespace
 
 void save_training(const Training& training, const std::string& path, SourceLocation where) {
-  write(Parts(training, where).all(), path, {{"format", "pt"}, {"optimizer", training.optimizer.kind()}}, where);
+  return named("nn::save_training", where, [&] {
+    write(Parts(training, where).all(), path, {{"format", "pt"}, {"optimizer", training.optimizer.kind()}}, where);
+  });
 }
 
 void load_training(Training& training, const std::string& path, SourceLocation where) {
-  const Reader file(path, where);
-  Parts parts(training, where);
-  for (NamedTensor& named : parts.own) {
-    const Entry* entry = file.find(named.name);
-    Shape shape = named.tensor.shape();
-    if (entry == nullptr || shape.rank() == 0 || entry->shape.rank() == 0) continue;
-    if (shape[0] == 0) shape[0] = entry->shape[0];
-    if (entry->shape == shape && entry->dtype == named.tensor.dtype()) named.tensor = read(file, named.name);
-  }
-  require_all(compare(file, parts.all(), true), path, where);
-  const auto kind = file.metadata().find("optimizer");
-  if (kind == file.metadata().end() || kind->second != training.optimizer.kind())
-    throw FileError("'" + path + "': a run with " + training.optimizer.kind() + " is required, got " +
-                        (kind == file.metadata().end() ? "none" : shown(kind->second)),
-                    where);
+  return named("nn::load_training", where, [&] {
+    const Reader file(path, where);
+    Parts parts(training, where);
+    for (NamedTensor& named : parts.own) {
+      const Entry* entry = file.find(named.name);
+      Shape shape = named.tensor.shape();
+      if (entry == nullptr || shape.rank() == 0 || entry->shape.rank() == 0) continue;
+      if (shape[0] == 0) shape[0] = entry->shape[0];
+      if (entry->shape == shape && entry->dtype == named.tensor.dtype()) named.tensor = read(file, named.name);
+    }
+    require_all(compare(file, parts.all(), true), path, where);
+    const auto kind = file.metadata().find("optimizer");
+    if (kind == file.metadata().end() || kind->second != training.optimizer.kind())
+      throw FileError("'" + path + "': a run with " + training.optimizer.kind() + " is required, got " +
+                          (kind == file.metadata().end() ? "none" : shown(kind->second)),
+                      where);
 
-  const auto values_of = [&](const std::vector<NamedTensor>& tensors) {
-    std::vector<Tensor> values;
-    for (const NamedTensor& named : tensors) values.push_back(read(file, named.name));
-    return values;
-  };
-  const std::vector<Tensor> module = values_of(parts.module), rest = values_of(parts.rest);
-  const auto filled = [&](std::vector<NamedTensor> state, const std::vector<NamedTensor>& part) {
-    const std::vector<Tensor> values = values_of(part);
-    for (std::size_t i = 0; i < state.size(); ++i) state[i].tensor = values[i];
-    return state;
-  };
-  const std::vector<NamedTensor> optimizer = filled(training.optimizer.state(), parts.optimizer);
-  const std::vector<NamedTensor> ema =
-      training.ema != nullptr ? filled(training.ema->state(), parts.ema) : std::vector<NamedTensor>();
+    const auto values_of = [&](const std::vector<NamedTensor>& tensors) {
+      std::vector<Tensor> values;
+      for (const NamedTensor& named : tensors) values.push_back(read(file, named.name));
+      return values;
+    };
+    const std::vector<Tensor> module = values_of(parts.module), rest = values_of(parts.rest);
+    const auto filled = [&](std::vector<NamedTensor> state, const std::vector<NamedTensor>& part) {
+      const std::vector<Tensor> values = values_of(part);
+      for (std::size_t i = 0; i < state.size(); ++i) state[i].tensor = values[i];
+      return state;
+    };
+    const std::vector<NamedTensor> optimizer = filled(training.optimizer.state(), parts.optimizer);
+    const std::vector<NamedTensor> ema =
+        training.ema != nullptr ? filled(training.ema->state(), parts.ema) : std::vector<NamedTensor>();
 
-  // From here on each call either does its part or throws before it has changed anything, and the last ones do not throw.
-  if (training.batches != nullptr) training.batches->check_state(rest[1], where);
-  if (training.ema != nullptr) training.ema->check_state(ema, where);
-  for (const NamedTensor& named : parts.module) reel::detail::refuse_if_taped(named.tensor, kCall, where);
-  training.optimizer.load_state(optimizer, where);
-  overwrite(parts.module, module, where);
-  if (training.ema != nullptr) training.ema->load_state(ema, where);
-  if (training.batches != nullptr) training.batches->load_state(rest[1], where);
-  const auto random = rest[0].to_vector<std::int64_t>();
-  set_random_state({std::bit_cast<std::uint64_t>(random[0]), std::bit_cast<std::uint64_t>(random[1]),
-                    std::bit_cast<std::uint64_t>(random[2])});
-  for (std::size_t i = 0; i < parts.own.size(); ++i) training.tensors[i].tensor = parts.own[i].tensor;
+    // From here on each call either does its part or throws before it has changed anything, and the last ones do not throw.
+    if (training.batches != nullptr) training.batches->check_state(rest[1], where);
+    if (training.ema != nullptr) training.ema->check_state(ema, where);
+    for (const NamedTensor& named : parts.module) reel::detail::refuse_if_taped(named.tensor, kCall, where);
+    training.optimizer.load_state(optimizer, where);
+    overwrite(parts.module, module, where);
+    if (training.ema != nullptr) training.ema->load_state(ema, where);
+    if (training.batches != nullptr) training.batches->load_state(rest[1], where);
+    const auto random = rest[0].to_vector<std::int64_t>();
+    set_random_state({std::bit_cast<std::uint64_t>(random[0]), std::bit_cast<std::uint64_t>(random[1]),
+                      std::bit_cast<std::uint64_t>(random[2])});
+    for (std::size_t i = 0; i < parts.own.size(); ++i) training.tensors[i].tensor = parts.own[i].tensor;
+  });
 }
 
 }  // namespace reel::nn

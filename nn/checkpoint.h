@@ -31,7 +31,8 @@ REEL_API void save(const Module& module, const std::string& path, SourceLocation
 
 /// Overwrites parameters and buffers with those of a file, also of one that save_training wrote. Throws FileError for a file
 /// that cannot be read or, if strict, that does not fit: all that is missing, unexpected, or of another shape or dtype is
-/// named; VersionError if a tensor is on a live tape. After an exception the module is as it was.
+/// named; VersionError if a living tape watches one of the tensors. (What a tape has only read may be loaded; its sweep then
+/// throws VersionError.) After an exception the module is as it was.
 REEL_API LoadReport load(Module& module, const std::string& path, LoadOptions options = {},
                          SourceLocation where = SourceLocation::current());
 

@@ -93,10 +93,10 @@ void check_fits(const char* kind, const std::vector<NamedTensor>& mine, const st
     throw Error(what + std::to_string(mine.size()) + " tensors are required, got " + std::to_string(given.size()),
                 where);
   for (std::size_t i = 0; i < mine.size(); ++i)
-    if (given[i].name != mine[i].name || !(given[i].tensor.shape() == mine[i].tensor.shape()) ||
-        given[i].tensor.dtype() != mine[i].tensor.dtype())
+    if (!given[i].tensor.defined() || given[i].name != mine[i].name ||
+        !(given[i].tensor.shape() == mine[i].tensor.shape()) || given[i].tensor.dtype() != mine[i].tensor.dtype())
       throw Error(what + mine[i].name + " " + mine[i].tensor.shape().str() + " is required, got " + given[i].name +
-                      " " + given[i].tensor.shape().str(),
+                      (given[i].tensor.defined() ? " " + given[i].tensor.shape().str() : ", undefined"),
                   where);
 }
 

@@ -221,8 +221,16 @@ Buffer::Buffer(const Tensor& initial, SourceLocation where) {
 
 Buffer::Buffer(const Buffer& other) : state_(detail::shared_or_cloned(other.state_)) {}
 
-const Tensor& Buffer::value() const { return state_->value; }
+const Tensor& Buffer::value(SourceLocation where) const {
+  if (state_ == nullptr) reel::detail::refuse_undefined("value", "buffer", where);
+  return state_->value;
+}
 
-void Buffer::set_value(const Tensor& value, SourceLocation where) { state_->value.copy_(value, where); }
+Buffer::operator const Tensor&() const { return state_ != nullptr ? state_->value : reel::detail::undefined_tensor; }
+
+void Buffer::set_value(const Tensor& value, SourceLocation where) {
+  if (state_ == nullptr) reel::detail::refuse_undefined("set_value", "buffer", where);
+  reel::detail::overwrite("set_value", state_->value, value, where);
+}
 
 }  // namespace reel::nn

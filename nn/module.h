@@ -20,7 +20,7 @@ class Cloning;
 }  // namespace detail
 
 /// A tensor that belongs to a module and is saved with it, but is not learnt: running statistics, tables. A handle; copies
-/// are the same buffer. Converts to its value.
+/// are the same buffer. Converts to its value; an undefined one to an undefined tensor.
 class REEL_API Buffer {
  public:
   Buffer() = default;
@@ -30,8 +30,8 @@ class REEL_API Buffer {
   Buffer& operator=(const Buffer& other) = default;
 
   bool defined() const { return state_ != nullptr; }
-  const Tensor& value() const;
-  operator const Tensor&() const { return value(); }
+  const Tensor& value(SourceLocation where = SourceLocation::current()) const;
+  operator const Tensor&() const;
   /// Overwrites the value. Throws ShapeError, VersionError.
   void set_value(const Tensor& value, SourceLocation where = SourceLocation::current());
 

@@ -105,6 +105,7 @@ void Optimizer::find_pieces(const Part& part, double rate) {
 // --- steps ------------------------------------------------------------------------------------------------------------
 
 void Optimizer::step(SourceLocation where) {
+  reel::detail::now_running(call_, where);
   lay_out(where);
   const double rate = rate_(steps_, where);
   for (Group& group : groups_)

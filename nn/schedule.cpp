@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <sstream>
 #include <string>
 
 namespace reel::nn {
@@ -11,8 +12,14 @@ namespace {
 
 constexpr std::size_t kNumbersPerPlateau = 3;
 
-void require(bool holds, const char* schedule, const char* what, SourceLocation where) {
-  if (!holds) throw Error(std::string(schedule) + ": " + what + " is required", where);
+template <class... Ts>
+void require(bool holds, const char* schedule, const char* what, SourceLocation where, Ts... got) {
+  if (holds) return;
+  std::ostringstream text;
+  text << schedule << ": " << what << " is required, got";
+  const char* separator = " ";
+  ((text << separator << got, separator = ", "), ...);
+  throw Error(text.str(), where);
 }
 
 }  // namespace
@@ -30,6 +37,7 @@ void detail::Plateau::observe(double score) {
 Schedule::Schedule(double rate) : rate_at_([rate](std::int64_t) { return rate; }) {}
 
 double Schedule::operator()(std::int64_t step, SourceLocation where) const {
+  if (!rate_at_) throw Error("schedule: the schedule is undefined", where);
   if (step < 0) throw Error("schedule: a step from 0 on is required, got " + std::to_string(step), where);
   const double rate = rate_at_(step);
   if (!(rate >= 0) || std::isinf(rate))
@@ -75,18 +83,18 @@ namespace schedule {
 Schedule constant(double rate) { return rate; }
 
 Schedule constant_then(double rate, std::int64_t steps, const Schedule& after, SourceLocation where) {
-  require(steps >= 0, "constant_then", "steps >= 0", where);
+  require(steps >= 0, "constant_then", "steps >= 0", where, steps);
   const auto rate_at = [=](std::int64_t t) { return t < steps ? rate : after(t - steps); };
   return {rate_at, after.plateaus()};
 }
 
 Schedule decaying(double rate, double decay, SourceLocation where) {
-  require(decay >= 0, "decaying", "decay >= 0", where);
+  require(decay >= 0, "decaying", "decay >= 0", where, decay);
   return [=](std::int64_t t) { return rate / (1 + decay * double(t)); };
 }
 
 Schedule compounding(double start, double stop, double factor, SourceLocation where) {
-  require(factor > 0, "compounding", "factor > 0", where);
+  require(factor > 0, "compounding", "factor > 0", where, factor);
   return [=](std::int64_t t) {
     const double rate = start * std::pow(factor, double(t));
     return start > stop ? std::max(rate, stop) : std::min(rate, stop);
@@ -94,7 +102,7 @@ Schedule compounding(double start, double stop, double factor, SourceLocation wh
 }
 
 Schedule warmup_linear(double rate, std::int64_t warmup, std::int64_t total, SourceLocation where) {
-  require(warmup >= 0 && warmup < total, "warmup_linear", "0 <= warmup < total", where);
+  require(warmup >= 0 && warmup < total, "warmup_linear", "0 <= warmup < total", where, warmup, total);
   return [=](std::int64_t t) {
     if (t < warmup) return rate * (double(t) / double(warmup));
     return rate * (double(std::max<std::int64_t>(total - t, 0)) / double(total - warmup));
@@ -103,7 +111,7 @@ Schedule warmup_linear(double rate, std::int64_t warmup, std::int64_t total, Sou
 
 Schedule slanted_triangular(double max_rate, std::int64_t steps, double cut, double ratio, SourceLocation where) {
   require(steps >= 1 && cut > 0 && cut < 1 && ratio >= 1, "slanted_triangular",
-          "steps >= 1, 0 < cut < 1 and ratio >= 1", where);
+          "steps >= 1, 0 < cut < 1 and ratio >= 1", where, steps, cut, ratio);
   return [=](std::int64_t t) {
     const double summit = std::floor(double(steps) * cut);
     const double height = double(t) < summit ? double(t) / summit : 1 - (double(t) - summit) / (double(steps) - summit);
@@ -112,7 +120,7 @@ Schedule slanted_triangular(double max_rate, std::int64_t steps, double cut, dou
 }
 
 Schedule cyclic_triangular(double min_rate, double max_rate, std::int64_t half_period, SourceLocation where) {
-  require(half_period >= 1, "cyclic_triangular", "half_period >= 1", where);
+  require(half_period >= 1, "cyclic_triangular", "half_period >= 1", where, half_period);
   return [=](std::int64_t t) {
     const std::int64_t phase = t % (2 * half_period);
     const std::int64_t climbed = std::min(phase, 2 * half_period - phase);
@@ -121,7 +129,7 @@ Schedule cyclic_triangular(double min_rate, double max_rate, std::int64_t half_p
 }
 
 Schedule cosine(double max_rate, std::int64_t steps, double min_rate, SourceLocation where) {
-  require(steps >= 1, "cosine", "steps >= 1", where);
+  require(steps >= 1, "cosine", "steps >= 1", where, steps);
   return [=](std::int64_t t) {
     if (t >= steps) return min_rate;
     return min_rate + (max_rate - min_rate) * (1 + std::cos(std::numbers::pi * double(t) / double(steps))) / 2;
@@ -129,7 +137,7 @@ Schedule cosine(double max_rate, std::int64_t steps, double min_rate, SourceLoca
 }
 
 Schedule step(double rate, std::int64_t every, double factor, SourceLocation where) {
-  require(every >= 1 && factor > 0, "step", "every >= 1 and factor > 0", where);
+  require(every >= 1 && factor > 0, "step", "every >= 1 and factor > 0", where, every, factor);
   return [=](std::int64_t t) {
     const std::int64_t drops = t / every;
     return rate * std::pow(factor, double(drops));
@@ -137,7 +145,7 @@ Schedule step(double rate, std::int64_t every, double factor, SourceLocation whe
 }
 
 Schedule plateau(const Schedule& inner, int patience, double factor, SourceLocation where) {
-  require(patience >= 1 && factor > 0, "plateau", "patience >= 1 and factor > 0", where);
+  require(patience >= 1 && factor > 0, "plateau", "patience >= 1 and factor > 0", where, patience, factor);
   const auto seen = std::make_shared<detail::Plateau>(
       detail::Plateau{.patience = patience, .best = -std::numeric_limits<double>::infinity()});
   std::vector<std::shared_ptr<detail::Plateau>> plateaus = {seen};

@@ -14,7 +14,7 @@ class Arg {
  public:
   Arg(const Tensor& tensor, SourceLocation where = SourceLocation::current()) : tensor_(&tensor), where_(where) {}
   Arg(const Parameter& parameter, SourceLocation where = SourceLocation::current())
-      : tensor_(&parameter.value()), where_(where) {}
+      : tensor_(&static_cast<const Tensor&>(parameter)), where_(where) {}
   Arg(std::floating_point auto number, SourceLocation where = SourceLocation::current())
       : scalar_(static_cast<double>(number)), where_(where) {}
   Arg(std::integral auto number, SourceLocation where = SourceLocation::current()) : scalar_(number), where_(where) {}

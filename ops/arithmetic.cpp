@@ -142,8 +142,10 @@ void record_binary(const Arg& a, const Arg& b, const Tensor& y, SourceLocation w
 
 void check_operands(const char* op, const Arg& a, const Arg& b, SourceLocation where) {
   if (!a.is_tensor() && !b.is_tensor()) throw Error(std::string(op) + ": one operand must be a tensor", where);
-  if (a.is_tensor()) check::defined(op, "the left operand", a.tensor(), where);
-  if (b.is_tensor()) check::defined(op, "the right operand", b.tensor(), where);
+  detail::now_running(op, where);
+  for (const Arg* operand : {&a, &b})
+    if (operand->is_tensor() && !operand->tensor().defined())
+      check::defined(op, operand == &a ? "the left operand" : "the right operand", operand->tensor(), where);
   if (a.is_tensor() && b.is_tensor() && !(a.tensor().device() == b.tensor().device()))
     throw DeviceError(std::string(op) + ": both operands must be on one device, got " + a.tensor().device().name() +
                           " and " + b.tensor().device().name(),

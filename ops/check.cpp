@@ -12,6 +12,12 @@ std::string prefix(const char* op, const char* name) { return std::string(op) + 
 
 namespace check {
 
+void defined(const char* op, const char* name, const Tensor& x, SourceLocation where) {
+  detail::now_running(op, where);
+  if (!x.defined()) [[unlikely]]
+    throw Error(prefix(op, name) + " must be defined", where);
+}
+
 void floating(const char* op, const char* name, const Tensor& x, SourceLocation where) {
   defined(op, name, x, where);
   if (!is_floating(x.dtype()))
@@ -51,6 +57,35 @@ int axis(const char* op, int axis, int rank, SourceLocation where) {
                          "), got " + std::to_string(axis),
                      where);
   return axis < 0 ? axis + rank : axis;
+}
+
+std::int64_t elements(const char* op, const Shape& shape, SourceLocation where) {
+  std::int64_t product = 1;
+  bool empty = false, fits = true;
+  for (const std::int64_t size : shape) {
+    empty = empty || size == 0;
+    fits = fits && (size == 0 || !__builtin_mul_overflow(product, size, &product));
+    if (size < 0) throw ShapeError(std::string(op) + ": sizes must not be negative, got shape " + shape.str(), where);
+  }
+  if (!empty && !fits)
+    throw ShapeError(std::string(op) + ": a shape must have fewer than 2^63 elements, got " + shape.str(), where);
+  return empty ? 0 : product;
+}
+
+std::int64_t plus(const char* op, std::int64_t a, std::int64_t b, SourceLocation where) {
+  std::int64_t sum;
+  if (__builtin_add_overflow(a, b, &sum))
+    throw ShapeError(
+        std::string(op) + ": sizes must be below 2^63, got " + std::to_string(a) + " + " + std::to_string(b), where);
+  return sum;
+}
+
+std::int64_t times(const char* op, std::int64_t a, std::int64_t b, SourceLocation where) {
+  std::int64_t product;
+  if (__builtin_mul_overflow(a, b, &product))
+    throw ShapeError(
+        std::string(op) + ": sizes must be below 2^63, got " + std::to_string(a) + " * " + std::to_string(b), where);
+  return product;
 }
 
 Shape broadcast(const char* op, const Shape& a, const Shape& b, SourceLocation where) {
@@ -93,10 +128,10 @@ Tensor broadcast_view(const Tensor& x, const Shape& shape) {
 
 Tensor reshaped(const Tensor& x, const Shape& shape) {
   std::int64_t strides[kMaxRank];
-  std::int64_t stride = 1;
+  std::uint64_t stride = 1;  // may wrap before it meets an axis of size 0
   for (int i = shape.rank() - 1; i >= 0; --i) {
-    strides[i] = stride;
-    stride *= shape[i];
+    strides[i] = static_cast<std::int64_t>(stride);
+    stride *= static_cast<std::uint64_t>(shape[i]);
   }
   return view(x, 0, shape, strides);
 }

@@ -13,11 +13,8 @@
 
 namespace reel::check {
 
-/// Error unless x is defined.
-inline void defined(const char* op, const char* name, const Tensor& x, SourceLocation where) {
-  if (!x.defined()) [[unlikely]]
-    throw Error(std::string(op) + ": " + name + " must be defined", where);
-}
+/// Error unless x is defined. Notes that `op` runs (core/running.h): an op that asks nothing else of an operand asks this.
+void defined(const char* op, const char* name, const Tensor& x, SourceLocation where);
 /// DTypeError unless x is f32 or f64.
 void floating(const char* op, const char* name, const Tensor& x, SourceLocation where);
 /// DTypeError unless x is i32 or i64.
@@ -30,6 +27,11 @@ void shape(const char* op, const char* name, const Tensor& x, const Shape& expec
 void rank(const char* op, const char* name, const Tensor& x, int rank, const char* form, SourceLocation where);
 /// The axis from the front; ShapeError unless it is in [-rank, rank).
 int axis(const char* op, int axis, int rank, SourceLocation where);
+/// Elements of a shape; ShapeError if one of its sizes is negative or their number does not fit 64 bits.
+std::int64_t elements(const char* op, const Shape& shape, SourceLocation where);
+/// a + b and a * b, for sizes; ShapeError if they do not fit 64 bits.
+std::int64_t plus(const char* op, std::int64_t a, std::int64_t b, SourceLocation where);
+std::int64_t times(const char* op, std::int64_t a, std::int64_t b, SourceLocation where);
 /// The shape that both broadcast to, as numpy does it; ShapeError if there is none.
 Shape broadcast(const char* op, const Shape& a, const Shape& b, SourceLocation where);
 

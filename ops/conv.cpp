@@ -93,8 +93,8 @@ Tensor convolve(const char* op, int axes, const Tensor& x, const Tensor& weight,
   const Conv conv = geometry(op, axes, x, weight, bias, options, where);
   const Shape shape = detail::image_shape(conv.batch, conv.out, conv.output, axes);
   const WriteOnce::Part& into = options.into;
-  Tensor y = into.defined() ? into.memory(op, shape, x, where)
-                            : empty(shape, {.dtype = x.dtype(), .device = x.device()}, where);
+  Tensor y =
+      into.defined() ? into.memory(op, shape, x, where) : empty(shape, {.dtype = x.dtype(), .device = x.device()});
   if (!packed_images(y).is(y))
     throw ShapeError(std::string(op) + ": the buffer to write into must be divided along axis 0 or 1", where);
   const Tensor shift = bias.defined() ? packed(bias) : bias;

@@ -10,6 +10,26 @@ namespace reel {
 
 namespace {
 
+using detail::new_tensor;
+
+TensorOptions like(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
+
+Tensor filled(const char* op, const Shape& shape, Scalar value, TensorOptions options, SourceLocation where) {
+  Tensor y = new_tensor(op, shape, options, where);
+  backend(y.device()).fill(y.array(), value);
+  detail::ran(op, where, {}, y);
+  return y;
+}
+
+// 0, 1, ...
+Tensor counted(const char* op, std::int64_t count, TensorOptions options, SourceLocation where) {
+  if (options.dtype == bool8) throw DTypeError(std::string(op) + ": the dtype must be a number's, got bool8", where);
+  Tensor y = new_tensor(op, {count}, options, where);
+  backend(y.device()).arange(y.array(), 0, 1);
+  detail::ran(op, where, {}, y);
+  return y;
+}
+
 // Of so many random numbers, from the process's generator unless one is given.
 PhiloxState place(Generator* generator, std::int64_t count, DType dtype) {
   return generator != nullptr ? generator->take(count, dtype) : detail::take_random(count, dtype);
@@ -19,7 +39,7 @@ Tensor random(const char* op, RandomOp kind, const Shape& shape, Generator* gene
               SourceLocation where) {
   if (!is_floating(options.dtype))
     throw DTypeError(std::string(op) + ": the dtype must be f32 or f64, got " + name_of(options.dtype), where);
-  Tensor y = empty(shape, options, where);
+  Tensor y = new_tensor(op, shape, options, where);
   backend(y.device()).random(kind, y.array(), place(generator, y.size(), y.dtype()));
   detail::ran(op, where, {}, y);
   return y;
@@ -38,7 +58,7 @@ Tensor integers(std::int64_t low, std::int64_t high, const Shape& shape, Generat
     throw Error(std::string("randint: the numbers must fit ") + name_of(options.dtype) + ", got " +
                     std::to_string(low) + " and " + std::to_string(high),
                 where);
-  Tensor bits = empty(shape, {.dtype = i64, .device = options.device}, where);
+  Tensor bits = new_tensor("randint", shape, {.dtype = i64, .device = options.device}, where);
   backend(bits.device()).random(RandomOp::bits, bits.array(), place(generator, bits.size(), f32));
   // Multiplying 32 random bits by the range and keeping the high word is uniform to 1 part in 2^32 / range.
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
@@ -73,27 +93,26 @@ Tensor hits(const Tensor& p, Generator* generator, SourceLocation where) {
 }  // namespace
 
 Tensor full(const Shape& shape, Scalar value, TensorOptions options, SourceLocation where) {
-  Tensor y = empty(shape, options, where);
-  backend(y.device()).fill(y.array(), value);
-  detail::ran("full", where, {}, y);
-  return y;
+  return filled("full", shape, value, options, where);
+}
+Tensor zeros(const Shape& shape, TensorOptions options, SourceLocation where) {
+  return filled("zeros", shape, 0, options, where);
+}
+Tensor ones(const Shape& shape, TensorOptions options, SourceLocation where) {
+  return filled("ones", shape, 1, options, where);
 }
 
-Tensor zeros(const Shape& shape, TensorOptions options, SourceLocation where) { return full(shape, 0, options, where); }
-Tensor ones(const Shape& shape, TensorOptions options, SourceLocation where) { return full(shape, 1, options, where); }
 Tensor zeros_like(const Tensor& x, SourceLocation where) {
   check::defined("zeros_like", "x", x, where);
-  return zeros(x.shape(), {.dtype = x.dtype(), .device = x.device()}, where);
+  return filled("zeros_like", x.shape(), 0, like(x), where);
 }
-
 Tensor ones_like(const Tensor& x, SourceLocation where) {
   check::defined("ones_like", "x", x, where);
-  return ones(x.shape(), {.dtype = x.dtype(), .device = x.device()}, where);
+  return filled("ones_like", x.shape(), 1, like(x), where);
 }
-
 Tensor full_like(const Tensor& x, Scalar value, SourceLocation where) {
   check::defined("full_like", "x", x, where);
-  return full(x.shape(), value, {.dtype = x.dtype(), .device = x.device()}, where);
+  return filled("full_like", x.shape(), value, like(x), where);
 }
 
 Ragged zeros_like(const Ragged& x, SourceLocation where) { return x.with(zeros_like(x.values(), where)); }
@@ -105,7 +124,7 @@ Ragged full_like(const Ragged& x, Scalar value, SourceLocation where) {
 Tensor linspace(double start, double end, std::int64_t count, TensorOptions options, SourceLocation where) {
   if (!is_floating(options.dtype))
     throw DTypeError(std::string("linspace: the dtype must be f32 or f64, got ") + name_of(options.dtype), where);
-  Tensor y = empty({count}, {.dtype = f64}, where);
+  Tensor y = new_tensor("linspace", {count}, {.dtype = f64}, where);
   auto* values = y.array().as<double>();
   const double step = count > 1 ? (end - start) / static_cast<double>(count - 1) : 0;
   // From both ends, so that both are exact and the numbers lie evenly about the middle.
@@ -116,7 +135,8 @@ Tensor linspace(double start, double end, std::int64_t count, TensorOptions opti
 }
 
 Tensor eye(std::int64_t rows, std::int64_t cols, TensorOptions options, SourceLocation where) {
-  Tensor y = zeros({rows, cols}, options, where);
+  Tensor y = filled("eye", {rows, cols}, 0, options, where);
+  if (y.size() == 0) return y;
   const std::int64_t stride = cols + 1, size = rows < cols ? rows : cols;
   const Tensor diagonal = detail::view(y, 0, {size}, &stride);
   backend(y.device()).fill(diagonal.array(), 1);
@@ -126,11 +146,7 @@ Tensor eye(std::int64_t rows, std::int64_t cols, TensorOptions options, SourceLo
 Tensor eye(std::int64_t size, TensorOptions options, SourceLocation where) { return eye(size, size, options, where); }
 
 Tensor arange(std::int64_t count, TensorOptions options, SourceLocation where) {
-  if (options.dtype == bool8) throw DTypeError("arange: the dtype must be a number's, got bool8", where);
-  Tensor y = empty({count}, options, where);
-  backend(y.device()).arange(y.array(), 0, 1);
-  detail::ran("arange", where, {}, y);
-  return y;
+  return counted("arange", count, options, where);
 }
 
 Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options, SourceLocation where) {
@@ -142,7 +158,7 @@ Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options, Sour
     throw Error("arange: step must lead from start towards end, got start " + std::to_string(start.real) + ", end " +
                     std::to_string(end.real) + " and step " + std::to_string(step.real),
                 where);
-  Tensor y = empty({static_cast<std::int64_t>(count)}, options, where);
+  Tensor y = new_tensor("arange", {static_cast<std::int64_t>(count)}, options, where);
   backend(y.device()).arange(y.array(), start, step);
   detail::ran("arange", where, {}, y);
   return y;
@@ -179,7 +195,7 @@ Tensor bernoulli(const Tensor& p, SourceLocation where) { return hits(p, nullptr
 Tensor bernoulli(const Tensor& p, Generator& generator, SourceLocation where) { return hits(p, &generator, where); }
 
 Tensor permutation(std::int64_t count, Generator& generator, SourceLocation where) {
-  Tensor y = arange(count, {.dtype = i64}, where);
+  Tensor y = counted("permutation", count, {.dtype = i64}, where);
   auto* values = y.array().as<std::int64_t>();
   for (std::int64_t i = count - 1; i > 0; --i) {  // Fisher and Yates
     const std::int64_t j = generator.below(i + 1);
@@ -196,7 +212,8 @@ Tensor permutation(std::int64_t count, SourceLocation where) {
 }
 
 Tensor tensor(std::initializer_list<double> values, const Shape& shape, TensorOptions options, SourceLocation where) {
-  const Tensor y = detail::from_elements(values.begin(), static_cast<std::int64_t>(values.size()), f64, shape, where);
+  const Tensor y =
+      detail::from_elements("tensor", values.begin(), static_cast<std::int64_t>(values.size()), f64, shape, where);
   return detail::transferred(options.dtype == f64 ? y : detail::copied(y, options.dtype), options.device);
 }
 
@@ -206,12 +223,14 @@ Tensor tensor(std::initializer_list<double> values, TensorOptions options, Sourc
 
 namespace detail {
 
-Tensor from_elements(const void* values, std::int64_t count, DType dtype, const Shape& shape, SourceLocation where) {
-  if (shape.size() != count)
-    throw ShapeError("from_span: shape " + shape.str() + " has " + std::to_string(shape.size()) + " elements, got " +
+Tensor from_elements(const char* op, const void* values, std::int64_t count, DType dtype, const Shape& shape,
+                     SourceLocation where) {
+  const std::int64_t size = check::elements(op, shape, where);
+  if (size != count)
+    throw ShapeError(std::string(op) + ": shape " + shape.str() + " has " + std::to_string(size) + " elements, got " +
                          std::to_string(count) + " values",
                      where);
-  Tensor y = empty(shape, {.dtype = dtype}, where);
+  Tensor y = new_tensor(op, shape, {.dtype = dtype}, where);
   if (count > 0) std::memcpy(y.array().data, values, static_cast<std::size_t>(count) * size_of(dtype));
   return y;
 }

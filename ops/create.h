@@ -80,24 +80,26 @@ REEL_API Tensor tensor(std::initializer_list<double> values, TensorOptions optio
                        SourceLocation where = SourceLocation::current());
 REEL_API Tensor tensor(std::initializer_list<double> values, const Shape& shape, TensorOptions options = {},
                        SourceLocation where = SourceLocation::current());
-/// A vector of T's dtype.
-template <class T>
-Tensor from_vector(const std::vector<T>& values, SourceLocation where = SourceLocation::current()) {
-  return from_span(std::span<const T>(values), {values.size()}, where);
-}
-template <class T>
-Tensor from_vector(const std::vector<T>& values, const Shape& shape, SourceLocation where = SourceLocation::current()) {
-  return from_span(std::span<const T>(values), shape, where);
-}
-
 namespace detail {
-REEL_API Tensor from_elements(const void* values, std::int64_t count, DType dtype, const Shape& shape,
+REEL_API Tensor from_elements(const char* op, const void* values, std::int64_t count, DType dtype, const Shape& shape,
                               SourceLocation where);
 }
 
 template <class T>
 Tensor from_span(std::span<const T> values, const Shape& shape, SourceLocation where) {
-  return detail::from_elements(values.data(), static_cast<std::int64_t>(values.size()), dtype_of<T>, shape, where);
+  return detail::from_elements("from_span", values.data(), static_cast<std::int64_t>(values.size()), dtype_of<T>, shape,
+                               where);
+}
+
+/// A vector of T's dtype, or a tensor of `shape`.
+template <class T>
+Tensor from_vector(const std::vector<T>& values, const Shape& shape, SourceLocation where = SourceLocation::current()) {
+  return detail::from_elements("from_vector", values.data(), static_cast<std::int64_t>(values.size()), dtype_of<T>,
+                               shape, where);
+}
+template <class T>
+Tensor from_vector(const std::vector<T>& values, SourceLocation where = SourceLocation::current()) {
+  return from_vector(values, Shape{values.size()}, where);
 }
 
 }  // namespace reel

@@ -93,10 +93,10 @@ void check_parts(const char* op, const std::vector<Ragged>& parts, SourceLocatio
   for (const Ragged& part : parts) check::defined(op, "each part", part.values(), where);
 }
 
-Tensor joined_values(const std::vector<Ragged>& parts, int axis, SourceLocation where) {
+Tensor joined_values(const char* op, const std::vector<Ragged>& parts, int axis, SourceLocation where) {
   Tensors values;
   for (const Ragged& part : parts) values.push_back(part.values());
-  return concatenate(values, axis, where);
+  return detail::concatenated(op, values, axis, where);
 }
 
 }  // namespace
@@ -245,7 +245,7 @@ Ragged concatenate(const std::vector<Ragged>& parts, int axis, SourceLocation wh
   axis = check::axis("concatenate", axis, first.values().rank(), where);
   if (axis > 0) {
     for (const Ragged& part : parts) check::same_lengths("concatenate", part, first, where);
-    return first.with(joined_values(parts, axis, where));
+    return first.with(joined_values("concatenate", parts, axis, where));
   }
   for (const Ragged& part : parts)
     if (part.count() != first.count())
@@ -263,7 +263,8 @@ Ragged concatenate(const std::vector<Ragged>& parts, int axis, SourceLocation wh
     }
     lengths.push_back(length);
   }
-  const Ragged pieces = detail::take_blocks("concatenate", joined_values(parts, 0, where), blocks, where);
+  const Ragged pieces =
+      detail::take_blocks("concatenate", joined_values("concatenate", parts, 0, where), blocks, where);
   return Ragged::from_lengths(pieces.values(), lengths, where);
 }
 
@@ -274,7 +275,7 @@ Ragged concatenate_batches(const std::vector<Ragged>& parts, SourceLocation wher
   HostList<std::int64_t> lengths(count);
   for (const Ragged& part : parts)
     for (std::int64_t s = 0; s < part.count(); ++s) lengths.push_back(part.length(s));
-  return Ragged::from_lengths(joined_values(parts, 0, where), lengths, where);
+  return Ragged::from_lengths(joined_values("concatenate_batches", parts, 0, where), lengths, where);
 }
 
 }  // namespace reel

@@ -33,6 +33,7 @@ void for_each_axis(const Tensor& x, Widths widths, SourceLocation where, F&& f) 
       throw ShapeError(std::string("pad: ") + (width.before < 0 ? "before" : "after") + " must be at least 0, got " +
                            std::to_string(std::min(width.before, width.after)),
                        where);
+    check::plus("pad", check::plus("pad", width.before, width.after, where), x.shape()[axis], where);
     f(axis, width.before, width.after);
   }
 }
@@ -60,7 +61,7 @@ std::int64_t* write_sources(std::int64_t* to, std::int64_t n, const PadAxis& wid
 Ragged pad_rows(const Ragged& x, const PadAxis& width, PaddingMode mode, Scalar value, SourceLocation where) {
   Shape row = x.values().shape();
   row[0] = 1;
-  const Tensor outside = full(row, value, {.dtype = x.dtype(), .device = x.device()}, where);
+  const Tensor outside = full(row, value, {.dtype = x.dtype(), .device = x.device()});
   detail::HostList<std::int64_t> lengths(x.count());
   for (std::int64_t s = 0; s < x.count(); ++s) lengths.push_back(x.length(s) + width.before + width.after);
   const Offsets offsets(lengths, where);
@@ -68,7 +69,7 @@ Ragged pad_rows(const Ragged& x, const PadAxis& width, PaddingMode mode, Scalar 
   auto* to = index.array().as<std::int64_t>();
   for (std::int64_t s = 0; s < x.count(); ++s)
     to = write_sources(to, x.length(s), width, mode, x.offsets().span()[static_cast<std::size_t>(s)], x.total());
-  const Tensor all = concatenate({x.values(), outside}, 0, where);
+  const Tensor all = concatenate({x.values(), outside}, 0);
   return Ragged(detail::take_rows("pad", all, detail::transferred(index, x.device()), where), offsets, where);
 }
 
@@ -98,7 +99,7 @@ Tensor pad(const Tensor& x, Widths widths, Scalar value, SourceLocation where) {
       if (whole.shape()[i] != size[i]) whole = narrow(whole, i, begin[i], size[i]);
     return whole;
   };
-  Tensor y = full(shape, value, {.dtype = x.dtype(), .device = x.device()}, where);
+  Tensor y = full(shape, value, {.dtype = x.dtype(), .device = x.device()});
   untaped([&] { backend(x.device()).copy(x.array(), inner(y).array()); });
   if (taping() && is_floating(x.dtype()))
     record_op("pad", where, {&x}, y, {}, [inner](Gradients& g) { g.add(0, inner(g.dy())); });

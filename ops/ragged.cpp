@@ -120,6 +120,7 @@ void check_offsets(const char* op, const Ragged& a, const Ragged& b, SourceLocat
 
 // A tensor beside `x`, ready to broadcast against values of `rank` axes.
 Tensor beside(const char* op, const Ragged& x, int rank, const Tensor& other, SourceLocation where) {
+  check::defined(op, "the Ragged", x.values(), where);
   check::defined(op, "the operand beside the Ragged", other, where);
   if (other.rank() < rank) return other;
   if (other.rank() > rank || other.shape()[0] != x.count())
@@ -322,10 +323,11 @@ Ragged Ragged::from_list(const Tensors& sequences, SourceLocation where) {
       throw ShapeError("Ragged::from_list: sequences must have shape [length, ...], got a tensor without axes", where);
     lengths.push_back(sequences[i].shape()[0]);
   }
-  return Ragged(concatenate(sequences, 0, where), Offsets(lengths, where), where);
+  return Ragged(detail::concatenated("Ragged::from_list", sequences, 0, where), Offsets(lengths, where), where);
 }
 
 Tensor Ragged::operator[](detail::Index index) const {
+  check::defined("Ragged[]", "the Ragged", values_, index.where);
   std::int64_t i = index.value;
   if (i < -count() || i >= count()) refuse_index("Ragged[]", -count(), i, index.where);
   if (i < 0) i += count();
@@ -333,6 +335,7 @@ Tensor Ragged::operator[](detail::Index index) const {
 }
 
 Tensors to_list(const Ragged& x, SourceLocation where) {
+  check::defined("to_list", "x", x.values(), where);
   Tensors list;
   for (std::int64_t i = 0; i < x.count(); ++i)
     list.push_back(narrow(x.values(), 0, x.offsets().span()[static_cast<std::size_t>(i)], x.length(i), where));

@@ -35,10 +35,10 @@ REEL_API Ragged maximum(const Arg& a, const Ragged& b);
 REEL_API Ragged minimum(const Arg& a, const Ragged& b);
 REEL_API Ragged pow(const Arg& a, const Ragged& b);
 
-inline Ragged operator+(const Ragged& a, const Ragged& b) { return add(a, b, SourceLocation{}); }
-inline Ragged operator-(const Ragged& a, const Ragged& b) { return sub(a, b, SourceLocation{}); }
-inline Ragged operator*(const Ragged& a, const Ragged& b) { return mul(a, b, SourceLocation{}); }
-inline Ragged operator/(const Ragged& a, const Ragged& b) { return div(a, b, SourceLocation{}); }
+inline Ragged operator+(const detail::RaggedArg& a, const Ragged& b) { return add(a.ragged, b, a.where); }
+inline Ragged operator-(const detail::RaggedArg& a, const Ragged& b) { return sub(a.ragged, b, a.where); }
+inline Ragged operator*(const detail::RaggedArg& a, const Ragged& b) { return mul(a.ragged, b, a.where); }
+inline Ragged operator/(const detail::RaggedArg& a, const Ragged& b) { return div(a.ragged, b, a.where); }
 inline Ragged operator+(const Ragged& a, const Arg& b) { return add(a, b); }
 inline Ragged operator-(const Ragged& a, const Arg& b) { return sub(a, b); }
 inline Ragged operator*(const Ragged& a, const Arg& b) { return mul(a, b); }

@@ -76,7 +76,8 @@ Tensors split(const Tensor& x, const std::vector<std::int64_t>& sizes, int axis,
   check::defined("split", "x", x, where);
   axis = check::axis("split", axis, x.rank(), where);
   std::int64_t total = 0;
-  for (const std::int64_t size : sizes) total += not_negative("split", "sizes", size, where);
+  for (const std::int64_t size : sizes)
+    total = check::plus("split", total, not_negative("split", "sizes", size, where), where);
   if (total != x.shape()[axis])
     throw ShapeError("split: sizes must sum up to the " + std::to_string(x.shape()[axis]) + " indices of axis " +
                          std::to_string(axis) + ", got a sum of " + std::to_string(total),
@@ -106,20 +107,23 @@ Tensor roll(const Tensor& x, std::int64_t shift, int axis, SourceLocation where)
 
 Tensor tile(const Tensor& x, const Shape& repeats, SourceLocation where) {
   check::defined("tile", "x", x, where);
-  for (const std::int64_t number : repeats) not_negative("tile", "repeats", number, where);
   Tensor y = x;
-  while (y.rank() < repeats.rank()) y = unsqueeze(y, 0, where);
+  while (y.rank() < repeats.rank()) y = unsqueeze(y, 0);
   const int lead = y.rank() - repeats.rank();
+  Shape whole = y.shape();
+  for (int i = lead; i < y.rank(); ++i)
+    whole[i] = check::times("tile", whole[i], not_negative("tile", "repeats", repeats[i - lead], where), where);
+  check::elements("tile", whole, where);
   for (int i = lead; i < y.rank(); ++i) {
     const std::int64_t times = repeats[i - lead];
     if (times == 1) continue;
     const Around at(y.shape(), i);
     Shape shape = y.shape();
-    shape[i] *= times;
-    y = reshape(y, {at.before, 1, at.length * at.behind}, where);
-    y = reshape(expand(y, {at.before, times, at.length * at.behind}, where), shape, where);
+    shape[i] = whole[i];
+    y = reshape(y, {at.before, 1, at.length * at.behind});
+    y = reshape(expand(y, {at.before, times, at.length * at.behind}), shape);
   }
-  return y.is(x) ? clone(x, where) : y;
+  return y.is(x) ? clone(x) : y;
 }
 
 Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int axis, SourceLocation where) {
@@ -128,9 +132,10 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int axis, Source
   not_negative("repeat_interleave", "repeats", repeats, where);
   const Around at(x.shape(), axis);
   Shape shape = x.shape();
-  shape[axis] *= repeats;
-  const Tensor apart = reshape(x, {at.before * at.length, 1, at.behind}, where);
-  return clone(reshape(expand(apart, {at.before * at.length, repeats, at.behind}, where), shape, where), where);
+  shape[axis] = check::times("repeat_interleave", shape[axis], repeats, where);
+  check::elements("repeat_interleave", shape, where);
+  const Tensor apart = reshape(x, {at.before * at.length, 1, at.behind});
+  return clone(reshape(expand(apart, {at.before * at.length, repeats, at.behind}), shape));
 }
 
 Tensor tril(const Tensor& x, std::int64_t diagonal, SourceLocation where) {

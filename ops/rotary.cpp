@@ -56,23 +56,34 @@ Tensor rotated(const Tensor& x, int axis, const Tensor& positions, const RotaryO
   return turned(x, turn, where);
 }
 
-void check_rows(const Tensor& x, const char* form, const RotaryOptions& options, SourceLocation where) {
+// `length`: of the longest sequence.
+void check_options(std::int64_t length, const RotaryOptions& options, SourceLocation where) {
+  constexpr std::int64_t most = 100'000'000;
+  if (options.offset < -most || options.offset > most || length > most - options.offset)
+    throw Error("rotary: positions must be in [-1e8, 1e8], got " + std::to_string(length) + " from " +
+                    std::to_string(options.offset) + " on",
+                where);
+  if (!(options.theta > 0)) throw Error("rotary: theta must be above 0, got " + std::to_string(options.theta), where);
+}
+
+void check_width(const Tensor& x, const char* form, SourceLocation where) {
   check::floating("rotary", "x", x, where);
   if (x.rank() < 2 || x.shape().back() % 2 != 0)
     throw ShapeError(std::string("rotary: x must have shape ") + form + " with an even width, got " + x.shape().str(),
                      where);
-  if (!(options.theta > 0)) throw Error("rotary: theta must be above 0, got " + std::to_string(options.theta), where);
 }
 
 }  // namespace
 
 Tensor rotary(const Tensor& x, RotaryOptions options, SourceLocation where) {
-  check_rows(x, "[..., length, width]", options, where);
+  check_width(x, "[..., length, width]", where);
+  check_options(x.shape()[x.rank() - 2], options, where);
   return rotated(x, x.rank() - 2, arange(x.shape()[x.rank() - 2], {.dtype = f64}), options, where);
 }
 
 Ragged rotary(const Ragged& x, RotaryOptions options, SourceLocation where) {
-  check_rows(x.values(), "[total, ..., width]", options, where);
+  check_width(x.values(), "[total, ..., width]", where);
+  check_options(x.offsets().max_length(), options, where);
   Tensor positions = empty({x.total()}, {.dtype = f64});
   double* position = positions.mutable_data<double>().data();
   for (std::int64_t s = 0; s < x.count(); ++s)

@@ -16,7 +16,7 @@ struct RotaryOptions {
 /// Rotary position embedding: each pair of elements (a, b) of a row becomes (a cos - b sin, a sin + b cos). x [..., length,
 /// width], where rows along `length` have positions offset, offset + 1, ...; f32 or f64. Angles, sines and cosines are computed
 /// in f64, for positions up to 1e8. The gradient is the turn backwards; backward keeps sines and cosines. Throws DTypeError,
-/// ShapeError for an odd width, and Error unless theta > 0. Su et al., "RoFormer", 2021.
+/// ShapeError for an odd width, and Error unless theta > 0 and positions are in [-1e8, 1e8]. Su et al., "RoFormer", 2021.
 REEL_API Tensor rotary(const Tensor& x, RotaryOptions options = {}, SourceLocation where = SourceLocation::current());
 /// Values [total, ..., width], as a rule [total, heads, width]: positions are those of the rows, and begin anew in each sequence.
 REEL_API Ragged rotary(const Ragged& x, RotaryOptions options = {}, SourceLocation where = SourceLocation::current());

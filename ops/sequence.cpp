@@ -33,7 +33,7 @@ Tensor columns_to_rows(const Tensor& y, const Offsets& offsets, std::int64_t win
 
 Tensor rows_to_columns(const Tensor& x, const Offsets& offsets, std::int64_t window, SourceLocation where) {
   const std::int64_t total = x.shape()[0], width = x.shape()[1], places = 2 * window + 1;
-  Tensor y = empty({total, places * width}, like(x), where);
+  Tensor y = empty({total, places * width}, like(x));
   backend(x.device())
       .segment_window(detail::packed(x).array(), offsets.segments(x.device()), window,
                       detail::reshaped(y, {total, places, width}).array());
@@ -104,6 +104,9 @@ Tensor permuted_rows(const Tensor& x, const Tensor& order, const Tensor& inverse
 Ragged seq2col(const Ragged& x, std::int64_t window, SourceLocation where) {
   check_matrix("seq2col", x, where);
   if (window < 0) throw ShapeError("seq2col: window must be at least 0, got " + std::to_string(window), where);
+  const std::int64_t places = check::plus("seq2col", check::times("seq2col", 2, window, where), 1, where);
+  check::elements("seq2col", {x.total(), places, x.values().shape()[1]}, where);
+  check::times("seq2col", places, x.values().shape()[1], where);
   return x.with(rows_to_columns(x.values(), x.offsets(), window, where));
 }
 
@@ -131,6 +134,7 @@ Ragged positions(const Ragged& x, SourceLocation where) {
 
 Tensor position_encoding(std::int64_t length, std::int64_t width, TensorOptions options, double base,
                          SourceLocation where) {
+  detail::now_running("position_encoding", where);
   if (length < 0 || width < 0)
     throw ShapeError("position_encoding: sizes of at least 0 are required, got length " + std::to_string(length) +
                          " and width " + std::to_string(width),

@@ -96,7 +96,8 @@ Tensor Interval::inverse(const Tensor& y, SourceLocation where) const {
   return logit((y - low) / (high - low));
 }
 Tensor Interval::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
-  return std::log(high - low) + logsigmoid(x, where) + logsigmoid(-x);
+  check::floating("Interval", "x", x, where);
+  return std::log(high - low) + logsigmoid(x) + logsigmoid(-x);
 }
 
 // --- Ordered ----------------------------------------------------------------------------------------------------------

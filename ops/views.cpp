@@ -90,18 +90,16 @@ namespace detail {
 Shape reshaped_to(const Shape& from, const Shape& shape, SourceLocation where) {
   Shape full = shape;
   int unknown = -1;
-  std::int64_t known = 1;
-  bool fits = true;  // their number in 64 bits
   for (int i = 0; i < shape.rank(); ++i) {
-    if (shape[i] == -1 && unknown < 0) unknown = i;
+    if (shape[i] == -1 && unknown < 0) full[unknown = i] = 1;
     else if (shape[i] < 0)
       throw ShapeError("reshape: sizes must be at least 0, but for one -1, got " + shape.str(), where);
-    else if (__builtin_mul_overflow(known, shape[i], &known)) fits = false;
   }
-  if (unknown >= 0 && known > 0) full[unknown] = from.size() / known;
+  const std::int64_t known = check::elements("reshape", full, where);
   if (unknown >= 0 && known == 0)
     throw ShapeError("reshape: -1 beside a size of 0 has no meaning, got " + shape.str(), where);
-  if (!fits || full.size() != from.size())
+  if (unknown >= 0) full[unknown] = from.size() / known;
+  if (known * (unknown >= 0 ? full[unknown] : 1) != from.size())
     throw ShapeError("reshape: the new shape must have as many elements as " + from.str() + ", got " + shape.str(),
                      where);
   return full;
@@ -127,7 +125,7 @@ Tensor flatten(const Tensor& x, int first, int last, SourceLocation where) {
                      where);
   Shape shape = Shape::of(x.shape().begin(), first);
   std::int64_t merged = 1;
-  for (int i = first; i <= last; ++i) merged *= x.shape()[i];
+  for (int i = first; i <= last; ++i) merged = check::times("flatten", merged, x.shape()[i], where);
   shape.push_back(merged);
   for (int i = last + 1; i < x.rank(); ++i) shape.push_back(x.shape()[i]);
   return reshape(x, shape, where);
@@ -202,15 +200,16 @@ Tensor squeeze(const Tensor& x, int axis, SourceLocation where) {
 Tensor expand(const Tensor& x, const Shape& given, SourceLocation where) {
   check::defined("expand", "x", x, where);
   Shape shape = given;
-  bool fits = x.rank() <= shape.rank();
-  std::int64_t size = 1;  // fits 64 bits
-  for (int i = 0, lead = shape.rank() - x.rank(); fits && i < shape.rank(); ++i) {
-    if (i >= lead && shape[i] == -1) shape[i] = x.shape()[i - lead];
-    fits = shape[i] >= 0 && !__builtin_mul_overflow(size, shape[i], &size) &&
-           (i < lead || x.shape()[i - lead] == shape[i] || x.shape()[i - lead] == 1);
+  const int lead = shape.rank() - x.rank();
+  bool fits = lead >= 0;
+  for (int i = 0; fits && i < x.rank(); ++i) {
+    std::int64_t& to = shape[i + lead];
+    if (to == -1) to = x.shape()[i];
+    fits = x.shape()[i] == to || x.shape()[i] == 1;
   }
   if (!fits)
     throw ShapeError("expand: " + x.shape().str() + " must broadcast to the new shape, got " + given.str(), where);
+  check::elements("expand", shape, where);
   Tensor y = detail::broadcast_view(x, shape);
   if (taping())
     record_op("expand", where, {&x}, y, {}, [](Gradients& g) { g.add(0, detail::sum_to(g.dy(), g.shape(0))); });
@@ -243,41 +242,47 @@ Tensor narrow(const Tensor& x, int axis, std::int64_t begin, std::int64_t length
   return sliced("narrow", x, {x.shape(), axis, begin, 1, length}, where);
 }
 
-Tensor select(const Tensor& x, int axis, std::int64_t index, SourceLocation where) {
-  check::defined("select", "x", x, where);
-  axis = check::axis("select", axis, x.rank(), where);
+namespace {
+
+Tensor selected(const char* op, const Tensor& x, int axis, std::int64_t index, SourceLocation where) {
   const std::int64_t size = x.shape()[axis];
   if (index < -size || index >= size)
-    throw IndexError("select: index must be in [-" + std::to_string(size) + ", " + std::to_string(size) + ")" +
-                         axis_text(axis) + ", got " + std::to_string(index),
+    throw IndexError(std::string(op) + ": index must be in [-" + std::to_string(size) + ", " + std::to_string(size) +
+                         ")" + axis_text(axis) + ", got " + std::to_string(index) + " for shape " + x.shape().str(),
                      where);
   return squeeze(narrow(x, axis, index < 0 ? index + size : index, 1, where), axis, where);
+}
+
+}  // namespace
+
+Tensor select(const Tensor& x, int axis, std::int64_t index, SourceLocation where) {
+  check::defined("select", "x", x, where);
+  return selected("select", x, check::axis("select", axis, x.rank(), where), index, where);
 }
 
 Tensor Tensor::operator[](detail::Index index) const {
   check::defined("operator[]", "x", *this, index.where);
   if (rank() == 0)
     throw ShapeError("operator[]: a tensor without axes has one element, read it with item()", index.where);
-  return select(*this, 0, index.value, index.where);
+  return selected("operator[]", *this, 0, index.value, index.where);
 }
 
-Tensor concatenate(const Tensors& parts, int axis, SourceLocation where) {
-  if (parts.empty()) throw ShapeError("concatenate: at least one tensor is needed, got none", where);
-  check::defined("concatenate", "part 0", parts[0], where);
+Tensor detail::concatenated(const char* op, const Tensors& parts, int axis, SourceLocation where) {
+  if (parts.empty()) throw ShapeError(std::string(op) + ": at least one tensor is needed, got none", where);
+  check::defined(op, "part 0", parts[0], where);
   Shape shape = parts[0].shape();
-  axis = check::axis("concatenate", axis, shape.rank(), where);
+  axis = check::axis(op, axis, shape.rank(), where);
   shape[axis] = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::string name = "part " + std::to_string(i);
-    check::like("concatenate", name.c_str(), parts[i], "part 0", parts[0], where);
-    const std::int64_t sum = shape[axis];
+    check::like(op, name.c_str(), parts[i], "part 0", parts[0], where);
     bool fits = parts[i].rank() == shape.rank();
     for (int d = 0; fits && d < shape.rank(); ++d) fits = d == axis || parts[i].shape()[d] == shape[d];
     if (!fits)
-      throw ShapeError("concatenate: parts must agree in all sizes but axis " + std::to_string(axis) + ", got " +
+      throw ShapeError(std::string(op) + ": parts must agree in all sizes but axis " + std::to_string(axis) + ", got " +
                            parts[0].shape().str() + " and " + parts[i].shape().str() + " for part " + std::to_string(i),
                        where);
-    shape[axis] = sum + parts[i].shape()[axis];
+    shape[axis] = check::plus(op, shape[axis], parts[i].shape()[axis], where);
   }
   Tensor y = empty(shape, {.dtype = parts[0].dtype(), .device = parts[0].device()});
   Ops& ops = backend(y.device());
@@ -288,7 +293,7 @@ Tensor concatenate(const Tensors& parts, int axis, SourceLocation where) {
     begin += length;
   }
   if (taping())
-    detail::record_list("concatenate", where, parts, Tensors{y}, {}, [axis, ends = Ends(parts, axis)](Gradients& g) {
+    record_list(op, where, parts, Tensors{y}, {}, [axis, ends = Ends(parts, axis)](Gradients& g) {
       const Tensor& dy = g.dy();
       for (int i = 0; i < ends.count(); ++i)
         if (g.needs(i)) g.add(i, narrow(dy, axis, ends.begin(i), ends.begin(i + 1) - ends.begin(i)));
@@ -296,15 +301,22 @@ Tensor concatenate(const Tensors& parts, int axis, SourceLocation where) {
   return y;
 }
 
+Tensor concatenate(const Tensors& parts, int axis, SourceLocation where) {
+  return detail::concatenated("concatenate", parts, axis, where);
+}
+
 Tensor stack(const Tensors& parts, int axis, SourceLocation where) {
   Tensors with_axis;
-  for (const Tensor& part : parts) with_axis.push_back(unsqueeze(part, axis, where));
-  for (std::size_t i = 1; i < parts.size(); ++i)
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    check::defined("stack", "each tensor", parts[i], where);
     if (!(parts[i].shape() == parts[0].shape()))
       throw ShapeError(
           "stack: tensors must have one shape, got " + parts[0].shape().str() + " and " + parts[i].shape().str(),
           where);
-  return concatenate(with_axis, with_axis.empty() ? 0 : check::axis("stack", axis, with_axis[0].rank(), where), where);
+    if (i == 0) axis = check::axis("stack", axis, parts[0].rank() + 1, where);
+    with_axis.push_back(unsqueeze(parts[i], axis));
+  }
+  return detail::concatenated("stack", with_axis, axis, where);
 }
 
 }  // namespace reel

@@ -40,4 +40,9 @@ REEL_API Tensor concatenate(const Tensors& parts, int axis = 0, SourceLocation w
 /// Tensors of one shape along a new axis.
 REEL_API Tensor stack(const Tensors& parts, int axis = 0, SourceLocation where = SourceLocation::current());
 
+namespace detail {
+/// concatenate() for the call named `op`.
+Tensor concatenated(const char* op, const Tensors& parts, int axis, SourceLocation where);
+}  // namespace detail
+
 }  // namespace reel

@@ -47,6 +47,11 @@ std::string range(std::int64_t begin, std::int64_t end) {
   return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
 }
 
+// The handle was moved from, or is a Part of nothing.
+void require_state(const void* state, const char* call, SourceLocation where) {
+  if (state == nullptr) detail::refuse_undefined(call, "WriteOnce", where);
+}
+
 // A view of the same elements that is a tensor of its own.
 Tensor again(const Tensor& x) { return detail::view(x, 0, x.shape(), x.array().strides); }
 
@@ -55,7 +60,7 @@ Tensor again(const Tensor& x) { return detail::view(x, 0, x.shape(), x.array().s
 WriteOnce::WriteOnce(const Shape& shape, const WriteOnceOptions& options, SourceLocation where)
     : state_(std::allocate_shared<State>(HostAllocator<State>())) {
   state_->axis = check::axis("WriteOnce", options.axis, shape.rank(), where);
-  state_->memory = empty(shape, {.dtype = options.dtype, .device = options.device}, where);
+  state_->memory = detail::new_tensor("WriteOnce", shape, {.dtype = options.dtype, .device = options.device}, where);
   backend(options.device).fill(state_->memory.array(), 0);  // so that no check for NaN meets what is not written yet
   state_->now = state_->memory;
   state_->written.resize(static_cast<std::size_t>(shape[state_->axis]));
@@ -66,9 +71,13 @@ WriteOnce::Part::Part(const Part&) = default;
 WriteOnce::Part& WriteOnce::Part::operator=(const Part&) = default;
 WriteOnce::Part::~Part() = default;
 
-std::int64_t WriteOnce::end() const { return state_->end; }
+std::int64_t WriteOnce::end() const {
+  require_state(state_.get(), "end", {});
+  return state_->end;
+}
 
 WriteOnce::Part WriteOnce::part(std::int64_t begin, std::int64_t end, SourceLocation where) const {
+  require_state(state_.get(), "part", where);
   const auto size = static_cast<std::int64_t>(state_->written.size());
   if (begin < 0 || begin > end || end > size)
     throw IndexError("WriteOnce: a part must lie within the " + std::to_string(size) + " indices of axis " +
@@ -82,6 +91,7 @@ WriteOnce::Part WriteOnce::part(std::int64_t begin, std::int64_t end, SourceLoca
 }
 
 Tensor WriteOnce::append(const Tensor& x, SourceLocation where) {
+  require_state(state_.get(), "append", where);
   check::defined("WriteOnce", "x", x, where);
   const Tensor& memory = state_->memory;
   if (x.rank() != memory.rank()) check::rank("WriteOnce", "x", x, memory.rank(), memory.shape().str().c_str(), where);
@@ -127,6 +137,7 @@ Tensor WriteOnce::Part::of(const Tensor& whole, SourceLocation where) const {
 }
 
 Tensor WriteOnce::Part::write(const Tensor& x, SourceLocation where) const {
+  require_state(state_.get(), "write", where);
   check::defined("WriteOnce", "x", x, where);
   const Tensor y = memory("WriteOnce", x.shape(), x, where);
   backend(x.device()).copy(x.array(), y.array());

@@ -191,7 +191,8 @@ TEST_P(RaggedProperties, IsThePaddedOpUnderAMask) {
 TEST(RaggedPropertiesTable, FewOpsAreWithoutAMask) {
   const auto shapes = ragged_shape_ops();
   for (const RaggedOp& op : ragged_ops()) {
-    if (std::any_of(shapes.begin(), shapes.end(), [&](const RaggedOp& other) { return other.name == op.name; })) continue;
+    if (std::any_of(shapes.begin(), shapes.end(), [&](const RaggedOp& other) { return other.name == op.name; }))
+      continue;
     const bool needs_length = op.name == "mean" || op.name == "reverse" || op.name == "reduce_last" ||
                               op.name == "var" || op.name == "stddev" || op.name == "scaled_dot_product_attention" ||
                               op.name.ends_with("/bidirectional") || op.name.ends_with("_state");
@@ -221,6 +222,20 @@ TEST_P(RaggedProperties, ASequenceAloneHasTheSameBitsAsInABatch) {
           RC_ASSERT(same_bits(alone[k + 2], cut(batch[k + 2], op.beside[k].kind == Kind::sequence)));
     }
   });
+}
+
+TEST_P(RaggedProperties, UndefinedSequencesAreRefused) {
+  const RaggedOp& op = GetParam();
+  Tensors beside;
+  for (const Beside& one : op.beside) {
+    Shape shape;
+    if (one.kind != Kind::shared) shape.push_back(one.kind == Kind::row ? 3 : 2);
+    for (const std::int64_t size : one.trailing(2)) shape.push_back(size);
+    beside.push_back(one.index ? zeros(shape, {.dtype = i64}) : ones(shape));
+  }
+  Ragged x = Ragged::from_lengths(ones({3, 2}), {1, 2});
+  const Ragged other = std::move(x);
+  EXPECT_THROW(op.ragged(x, beside), Error);  // NOLINT: one of which values were moved has its lengths
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, RaggedProperties, testing::ValuesIn(ragged_ops()), [](const auto& info) {

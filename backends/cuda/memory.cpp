@@ -4,6 +4,7 @@
 
 #include "reel/backends/cuda/status.h"
 #include "reel/core/error.h"
+#include "reel/core/running.h"
 
 #if !defined(REEL_CUDA_ON_CPU)
 // On a GPU compute-sanitizer looks after memory, not we.
@@ -40,9 +41,11 @@ void* Memory::take_from_system(std::size_t bytes, std::size_t requested) {
     cudaGetLastError();
     std::size_t available = 0, total = 0;
     cudaMemGetInfo(&available, &total);
-    throw OutOfMemory("cuda: " + std::to_string(requested) + " bytes requested and not to be had; " +
-                      std::to_string(stats_.live) + " bytes live, " + std::to_string(stats_.cached) + " cached, " +
-                      std::to_string(available) + " free of " + std::to_string(total));
+    throw OutOfMemory(detail::running_op() + ": cuda: " + std::to_string(requested) +
+                          " bytes requested and not to be had; " + std::to_string(stats_.live) + " bytes live, " +
+                          std::to_string(stats_.cached) + " cached, " + std::to_string(available) + " free of " +
+                          std::to_string(total),
+                      SourceLocation{});
   }
   check(status, "cudaMallocAsync");
   return block;
@@ -50,7 +53,9 @@ void* Memory::take_from_system(std::size_t bytes, std::size_t requested) {
 
 void* Memory::allocate(std::size_t bytes) {
   if (bytes > std::size_t{1} << 45)
-    throw OutOfMemory("cuda: " + std::to_string(bytes) + " bytes requested, more than any GPU has");
+    throw OutOfMemory(
+        detail::running_op() + ": cuda: " + std::to_string(bytes) + " bytes requested, more than any GPU has",
+        SourceLocation{});
   const int index = class_of(bytes);
   const std::size_t room = class_bytes(index);
   const std::lock_guard lock(mutex_);

@@ -49,7 +49,8 @@ OpCase conv_row(const Form& form, bool relu) {
             in.push_back(make.uniform({form.out}, 0.6, 0.9));
             return in;
           },
-      .call = [form, op](const Tensors& in) { return op(in[0], in[1], in[2], form.options, {}); },
+      .call = [form,
+               op](const Tensors& in) { return op(in[0], in[1], in[2], form.options, SourceLocation::current()); },
       .reference = [form,
                     relu](const std::vector<Ref>& in) { return convolved(in[0], in[1], in[2], form.options, relu); },
       .differentiable = {0, 1, 2},
@@ -145,7 +146,8 @@ OpCase transpose_row(const TransposeForm& form) {
             in.push_back(make.uniform({form.out}, -1, 1));
             return in;
           },
-      .call = [form, op](const Tensors& in) { return op(in[0], in[1], in[2], form.options, {}); },
+      .call = [form,
+               op](const Tensors& in) { return op(in[0], in[1], in[2], form.options, SourceLocation::current()); },
       .reference = [form](const std::vector<Ref>& in) { return transposed(in[0], in[1], in[2], form.options); },
       .differentiable = {0, 1, 2},
       .tolerance = 100,

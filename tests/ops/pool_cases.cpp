@@ -78,7 +78,7 @@ OpCase max_row(int axes, const std::string& variant, const MaxPoolOptions& optio
   const MaxOp op = kMax[axes - 1];
   return {.name = "max_pool" + std::to_string(axes) + "d" + variant,
           .inputs = [axes](Maker& make, Size size) { return Tensors{make.distinct(images(size, axes))}; },
-          .call = [op, options](const Tensors& in) { return op(in[0], options, {}); },
+          .call = [op, options](const Tensors& in) { return op(in[0], options, SourceLocation::current()); },
           .reference =
               [options](const std::vector<Ref>& in) {
                 return filled(pooled_shape(in[0].shape, options, options.dilation), [&](const auto& i) {
@@ -124,7 +124,7 @@ OpCase avg_row(int axes, const std::string& variant, const AvgPoolOptions& optio
   const AvgOp op = kAvg[axes - 1];
   return {.name = "avg_pool" + std::to_string(axes) + "d" + variant,
           .inputs = [axes](Maker& make, Size size) { return Tensors{make.uniform(images(size, axes))}; },
-          .call = [op, options](const Tensors& in) { return op(in[0], options, {}); },
+          .call = [op, options](const Tensors& in) { return op(in[0], options, SourceLocation::current()); },
           .reference =
               [options](const std::vector<Ref>& in) {
                 return filled(pooled_shape(in[0].shape, options, 1), [&](const auto& i) {
