@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <sstream>
@@ -34,6 +35,16 @@ int serve(int argc, char** argv, const std::vector<Row>& rows, const std::functi
     for (const Row& row : rows) std::puts(row.name.c_str());
     return 0;
   }
+  const auto find = [&](std::string_view name) {
+    return std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.name == name; });
+  };
+  if (mode == "--calls" && argc == 4) {
+    const auto row = find(argv[2]);
+    if (row == rows.end()) return std::fprintf(stderr, "no row %s\n", argv[2]), 2;
+    set_threads(1);
+    row->make().calls(std::atoll(argv[3]));
+    return 0;
+  }
   if (mode != "--serve") return -1;
 
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -43,7 +54,7 @@ int serve(int argc, char** argv, const std::vector<Row>& rows, const std::functi
     std::string name;
     double seconds = 0.2;
     words >> name >> seconds;
-    const auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.name == name; });
+    const auto row = find(name);
     if (row == rows.end()) {
       std::printf("{\"row\": \"%s\", \"error\": \"unknown\"}\n", name.c_str());
     } else {

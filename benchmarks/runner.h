@@ -54,8 +54,8 @@ std::function<void(std::int64_t)> repeated(F f) {
 }
 
 /// Main program of one side. `--rows` lists the rows. `--serve` reads lines "<row> <seconds>", times that row by slope for
-/// about so long, and answers with one line of JSON: row, seconds, low, high, digest. Threads are set by `set_threads`.
-/// Returns the exit status; -1 if neither was asked for.
+/// about so long, and answers with one line of JSON: row, seconds, low, high, digest. `--calls <row> <n>` makes n calls of a
+/// row and no more, for tools that count. Threads are set by `set_threads`. Returns the exit status; -1 for anything else.
 int serve(int argc, char** argv, const std::vector<Row>& rows, const std::function<void(int)>& set_threads);
 
 }  // namespace bench
