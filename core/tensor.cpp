@@ -37,17 +37,24 @@ void set_contiguous(Array& array, const Shape& shape) {
   array.size = static_cast<std::int64_t>(stride);
 }
 
-void check_sizes(const char* op, const Shape& shape, DType dtype, SourceLocation where) {
-  std::int64_t bytes = static_cast<std::int64_t>(size_of(dtype));
-  bool overflow = false, negative = false, empty = false;
-  for (const std::int64_t dim : shape) {
-    negative = negative || dim < 0;
-    empty = empty || dim == 0;
-    if (!overflow && dim > 0) overflow = __builtin_mul_overflow(bytes, dim, &bytes);
-  }
+[[noreturn]] void refuse_sizes(const char* op, const Shape& shape, bool negative, SourceLocation where) {
   if (negative) throw ShapeError(std::string(op) + ": sizes must not be negative, got shape " + shape.str(), where);
-  if (overflow && !empty)
-    throw ShapeError(std::string(op) + ": shape " + shape.str() + " has more bytes than 64 bits count", where);
+  throw ShapeError(std::string(op) + ": shape " + shape.str() + " has more bytes than 64 bits count", where);
+}
+
+// The bytes of all elements. In any order of axes: [2^40, 2^40, 0] has none.
+std::size_t checked_bytes(const char* op, const Shape& shape, DType dtype, SourceLocation where) {
+  auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  std::int64_t signs = 0;
+  bool overflow = false, empty = false;
+  for (const std::int64_t dim : shape) {
+    signs |= dim;
+    empty |= dim == 0;
+    overflow |= __builtin_mul_overflow(bytes, dim, &bytes);
+  }
+  if (signs < 0 || (overflow && !empty)) [[unlikely]]
+    refuse_sizes(op, shape, signs < 0, where);
+  return empty ? 0 : static_cast<std::size_t>(bytes);
 }
 
 void free_block(void* block, std::int64_t bytes, Device device) noexcept {
@@ -182,14 +189,14 @@ Tensor transferred(const Tensor& x, Device device) {
 Tensor detail::new_tensor(const char* op, const Shape& shape, TensorOptions options, SourceLocation where) {
   now_running(op, where);
   Ops* const device = options.device.is_cpu() ? nullptr : &backend(options.device, where);  // throws if there is none
-  check_sizes(where.known() || running.op == nullptr ? op : running.op, shape, options.dtype, where);
+  const std::size_t bytes =
+      checked_bytes(where.known() || running.op == nullptr ? op : running.op, shape, options.dtype, where);
   TensorState* state = new_state();
   Tensor x(state);
   Array& array = state->array;
   array.dtype = options.dtype;
   array.device = options.device;
   set_contiguous(array, shape);
-  const std::size_t bytes = static_cast<std::size_t>(array.size) * size_of(options.dtype);
   if (device != nullptr) {
     array.data = device->allocate(bytes);
     state->block_bytes = static_cast<std::int64_t>(bytes);
@@ -215,7 +222,7 @@ Tensor empty_like(const Tensor& x, SourceLocation where) {
 
 Tensor from_memory(void* data, const Shape& shape, DType dtype, void (*release)(void*), void* context,
                    SourceLocation where) {
-  check_sizes("from_memory", shape, dtype, where);
+  checked_bytes("from_memory", shape, dtype, where);
   if (data == nullptr && shape.size() > 0)
     throw Error("from_memory: memory for shape " + shape.str() + " is required, got a null pointer", where);
   TensorState* state = new_state();

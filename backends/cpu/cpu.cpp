@@ -99,7 +99,10 @@ const InstructionSet& chosen() {
 
 }  // namespace
 
-Ops& ops() { return chosen().ops(); }
+Ops& ops() {
+  static Ops& instance = chosen().ops();
+  return instance;
+}
 
 const char* isa_name() { return chosen().name; }
 

@@ -1,0 +1,145 @@
+"""Rows that are compared with Python programs: `python_rows.py torch` or `python_rows.py numba`, and --rows or --serve.
+
+The protocol is that of runner.h: lines "<row> <seconds>" on stdin, a line of JSON for each on stdout.
+"""
+
+import json
+import random
+import sys
+import time
+
+import numpy as np
+
+
+def inputs(stream, shape, scale=1.0):
+    """The same numbers as bench::inputs."""
+    h = np.arange(np.prod(shape, dtype=np.int64)).astype(np.uint32) * np.uint32(2654435761)
+    h += np.uint32((stream * 2246822519 + 374761393) % 2**32)
+    h ^= h >> 15
+    h *= np.uint32(2246822519)
+    h ^= h >> 13
+    h *= np.uint32(3266489917)
+    h ^= h >> 16
+    values = (h >> 8).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)
+    return (values.astype(np.float64) * scale).astype(np.float32).reshape(shape)
+
+
+def digest(arrays):
+    values = np.concatenate([np.asarray(a, dtype=np.float32).ravel() for a in arrays]).astype(np.float64)
+    weights = inputs(99, values.shape).astype(np.float64)
+    return {"weighted": float(values @ weights), "size": float(np.abs(values).sum()), "count": values.size}
+
+
+def torch_rows():
+    import torch
+
+    def tensor(stream, shape, scale=1.0):
+        return torch.from_numpy(inputs(stream, shape, scale))
+
+    def add_1():
+        a, b = tensor(1, (1,)), tensor(2, (1,))
+        last = []
+
+        def calls(n):
+            with torch.inference_mode():
+                for _ in range(n):
+                    y = a + b
+            last[:] = [y.clone().numpy()]
+
+        return calls, lambda: digest(last)
+
+    def mlp(widths, batch):
+        layers = []
+        for i in range(len(widths) - 1):
+            if i > 0:
+                layers.append(torch.nn.ReLU())
+            layers.append(torch.nn.Linear(widths[i], widths[i + 1]))
+        net = torch.nn.Sequential(*layers)
+        with torch.no_grad():
+            for i, p in enumerate(net.parameters()):
+                scale = 0.1 if p.dim() < 2 else 1 / np.sqrt(float(p[0].numel()))
+                p.copy_(tensor(1000 + i, tuple(p.shape), scale))
+        x = tensor(1, (batch, widths[0]))
+        target = torch.from_numpy(((inputs(5, (batch,)).astype(np.float64) + 1) * 0.5 * widths[-1]).astype(np.int64))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+        def calls(n):
+            for _ in range(n):
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(net(x), target).backward()
+                optimizer.step()
+
+        return calls, lambda: digest([p.detach().numpy() for p in net.parameters()])
+
+    return {
+        "add_1": add_1,
+        "mlp_16_32_2_sgd": lambda: mlp([16, 32, 2], 8),
+        "mlp_64_64_10_sgd": lambda: mlp([64, 64, 10], 32),
+    }
+
+
+def numba_rows():
+    import numba
+
+    @numba.njit(fastmath=True)
+    def total(x):
+        s = np.float32(0)
+        for v in x:
+            s += v
+        return s
+
+    @numba.njit(fastmath=True)
+    def repeat(x, n):
+        s = np.float32(0)
+        for i in range(n):
+            x[0] += np.float32(0)  # or the loop would be done once
+            s = total(x)
+        return s
+
+    def sum_of(n):
+        x = inputs(1, (n,))
+        last = []
+
+        def calls(n):
+            last[:] = [np.array([repeat(x, n)])]
+
+        return calls, lambda: digest(last)
+
+    return {f"sum_{n}": (lambda n=n: sum_of(n)) for n in (100, 10_000, 1_000_000, 10_000_000)}
+
+
+def seconds_of(calls, n):
+    begin = time.perf_counter()
+    calls(n)
+    return time.perf_counter() - begin
+
+
+def time_slope(calls, budget):
+    """As bench::time_slope, without the interval."""
+    n = 1
+    total = seconds_of(calls, n)
+    while total < budget / 50 and total < 0.02:
+        n *= 2
+        total = seconds_of(calls, n)
+    steps, rounds = (8, 3) if total / n * 108 < budget else (3, 2)
+    unit = max(1, round(budget / (total / n) / (rounds * steps * (steps + 1) / 2)))
+    counts = [unit * step for step in range(1, steps + 1)] * rounds
+    random.Random(1).shuffle(counts)
+    return float(np.polyfit(counts, [seconds_of(calls, c) for c in counts], 1)[0])
+
+
+def main():
+    rows = {"torch": torch_rows, "numba": numba_rows}[sys.argv[1]]()
+    if sys.argv[2] == "--rows":
+        print("\n".join(rows))
+        return
+    for line in sys.stdin:
+        name, budget = line.split()
+        calls, result = rows[name]()
+        calls(3)
+        values = result()
+        seconds = time_slope(calls, float(budget))
+        print(json.dumps({"row": name, "seconds": seconds, "low": seconds, "high": seconds, **values}), flush=True)
+
+
+main()

@@ -1,0 +1,112 @@
+#pragma once
+
+// The sizes of what is measured, for Reel's program and its peers' alike.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runner.h"
+
+namespace bench {
+
+using Int = std::int64_t;
+
+struct Mlp {
+  const char* name;
+  std::vector<Int> widths;
+  Int batch;
+  bool adam;
+};
+inline const std::vector<Mlp> kMlps = {
+    {"mlp_16_32_2_sgd", {16, 32, 2}, 8, false},
+    {"mlp_64_64_10_sgd", {64, 64, 10}, 32, false},
+    {"mlp_64_64_10_adam", {64, 64, 10}, 32, true},
+    {"mlp_784_128_10_sgd", {784, 128, 10}, 64, false},
+    {"mlp_784_512_512_10_sgd", {784, 512, 512, 10}, 128, false},
+};
+constexpr double kRate = 0.01;  // of every training step
+
+/// a [m, k] times b [k, n]; "T": stored transposed.
+struct Product {
+  std::string name;
+  Int m, n, k;
+  bool trans_a, trans_b;
+  int threads;
+};
+inline std::vector<Product> products() {
+  std::vector<Product> rows;
+  for (const Int n : {8, 16, 32, 64}) rows.push_back({"gemm_" + std::to_string(n), n, n, n, false, false, 1});
+  for (const Int n : {128, 512, 1000, 1024, 1056})
+    rows.push_back({"gemm_" + std::to_string(n), n, n, n, false, false, 0});
+  // A layer's forward pass, the gradient of its input and that of its weight.
+  rows.push_back({"gemm_32x784x512_nt", 32, 512, 784, false, true, 0});
+  rows.push_back({"gemm_32x784x512_nn", 32, 784, 512, false, false, 0});
+  rows.push_back({"gemm_32x784x512_tn", 512, 784, 32, true, false, 0});
+  return rows;
+}
+
+constexpr Int kSums[] = {100, 10'000, 1'000'000, 10'000'000};
+struct Matrix {
+  const char* name;
+  Int rows, cols;
+};
+constexpr Matrix kSummed[] = {{"1e4x1e4", 10'000, 10'000}, {"1e5x100", 100'000, 100}, {"100x1e5", 100, 100'000}};
+constexpr Matrix kSoftmax[] = {{"64x10", 64, 10}, {"1024x1024", 1024, 1024}};
+constexpr Matrix kCrossEntropy[] = {{"64x10", 64, 10}, {"1024x1024", 1024, 1024}, {"32x50257", 32, 50257}};
+
+/// 3x3 convolution, bias and ReLU of one image, size x size, same size out.
+struct Conv {
+  std::string name;
+  Int in, out, size, dilation;
+  bool backward;  // the gradients of image, weight and bias too
+};
+inline std::vector<Conv> convs() {
+  std::vector<Conv> rows;
+  for (const Int size : {8, 16, 32, 64, 128, 256, 512}) {
+    rows.push_back({"conv_1_" + std::to_string(size), 1, 1, size, 1, false});
+    rows.push_back({"conv_1_" + std::to_string(size) + "_backward", 1, 1, size, 1, true});
+  }
+  for (const Int dilation : {2, 5, 10})
+    for (const bool backward : {false, true})
+      rows.push_back({"conv_1_512_dilation" + std::to_string(dilation) + (backward ? "_backward" : ""), 1, 1, 512,
+                      dilation, backward});
+  for (const Int in : {4, 9, 16, 25, 36, 64})
+    for (const bool backward : {false, true})
+      rows.push_back(
+          {"conv_" + std::to_string(in) + "to1_256" + (backward ? "_backward" : ""), in, 1, 256, 1, backward});
+  for (const Int channels : {2, 4, 8, 16, 32, 64})
+    for (const Int size : {64, 256})
+      for (const bool backward : {false, true})
+        rows.push_back({"conv_" + std::to_string(channels) + "_" + std::to_string(size) + (backward ? "_backward" : ""),
+                        channels, channels, size, 1, backward});
+  return rows;
+}
+
+/// 1,000 sequences of 1 to 100 rows of width 64.
+constexpr Int kSequences = 1000, kWidth = 64;
+inline std::vector<Int> sequence_lengths() {
+  std::vector<Int> lengths;
+  for (Int i = 0; i < kSequences; ++i)
+    lengths.push_back(1 + static_cast<Int>((input(7, static_cast<std::uint64_t>(i)) + 1) * 50));
+  return lengths;
+}
+
+// Of the models: CNN on 1x28x28, LSTM over 32 steps, transformer with two layers of 4 heads over 64 places.
+constexpr Int kCnnBatch = 32, kLstmWidth = 64, kLstmSteps = 32, kLstmBatch = 16;
+constexpr Int kModelWidth = 64, kHeads = 4, kHidden = 256, kLayers = 2, kPlaces = 64, kModelBatch = 8;
+
+/// Class of row i.
+inline Int label(Int i, Int classes) {
+  return static_cast<Int>((input(5, static_cast<std::uint64_t>(i)) + 1) * 0.5 * static_cast<double>(classes));
+}
+
+/// Where parameter i of a model with this shape starts: inputs of stream 1000 + i times this.
+inline double start_scale(const std::vector<Int>& shape) {
+  if (shape.size() < 2) return 0.1;
+  Int fan_in = 1;
+  for (std::size_t i = 1; i < shape.size(); ++i) fan_in *= shape[i];
+  return 1 / std::sqrt(static_cast<double>(fan_in));
+}
+
+}  // namespace bench
