@@ -152,6 +152,23 @@ void check_operands(const char* op, const Arg& a, const Arg& b, SourceLocation w
                       where);
 }
 
+// A number in a tensor without axes on the CPU, beside a tensor elsewhere: it goes there.
+bool travels(const Arg& number, const Arg& other) {
+  return number.is_tensor() && other.is_tensor() && number.tensor().defined() && other.tensor().defined() &&
+         number.tensor().rank() == 0 && number.tensor().device().is_cpu() && !other.tensor().device().is_cpu();
+}
+
+// Calls f with both operands on one device, if one of them travels.
+template <class F>
+Tensor on_one_device(const Arg& a, const Arg& b, F&& f) {
+  if (travels(a, b)) {
+    const Tensor x = to(a.tensor(), b.tensor().device(), a.where());
+    return f(Arg(x, a.where()), b);
+  }
+  const Tensor y = to(b.tensor(), a.tensor().device(), b.where());
+  return f(a, Arg(y, b.where()));
+}
+
 // Both of one dtype by now.
 Tensor computed(BinaryOp op, const char* name, const Arg& a, const Arg& b, bool compares, SourceLocation where) {
   const Tensor& some = a.is_tensor() ? a.tensor() : b.tensor();
@@ -180,6 +197,8 @@ Tensor with_common(const Arg& a, const Arg& b, DType dtype, F&& f) {
 template <class Rule>
 Tensor apply(const Arg& a, const Arg& b) {
   const SourceLocation where = a.is_tensor() ? a.where() : b.where();
+  if (travels(a, b) || travels(b, a)) [[unlikely]]
+    return on_one_device(a, b, [](const Arg& x, const Arg& y) { return apply<Rule>(x, y); });
   check_operands(Rule::name, a, b, where);
   DType dtype = promoted(a, b);
   if (Rule::op == BinaryOp::div && !is_floating(dtype)) dtype = f32;
@@ -194,6 +213,8 @@ Tensor apply(const Arg& a, const Arg& b) {
 
 Tensor compare(BinaryOp op, const char* name, const Arg& a, const Arg& b) {
   const SourceLocation where = a.is_tensor() ? a.where() : b.where();
+  if (travels(a, b) || travels(b, a)) [[unlikely]]
+    return on_one_device(a, b, [&](const Arg& x, const Arg& y) { return compare(op, name, x, y); });
   check_operands(name, a, b, where);
   const Tensor y = with_common(a, b, promoted(a, b),
                                [&](const Arg& x, const Arg& y) { return computed(op, name, x, y, true, where); });

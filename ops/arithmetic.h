@@ -4,9 +4,9 @@
 
 /// Elementwise functions of two operands, tensors or plain numbers, as functions and as operators. Shapes broadcast as in
 /// numpy. A number never becomes a tensor: it takes the tensor's dtype (a fraction with an integer tensor gives f32). Two
-/// tensors of different dtypes are promoted as PyTorch does it: the wider of one kind, floating over integer over bool;
-/// a tensor without axes counts only by its kind. Of two bool8 + and maximum are `or`, * and minimum `and`; - and pow throw
-/// DTypeError. Throw ShapeError if the shapes do not broadcast, DeviceError if the devices differ.
+/// tensors of different dtypes are promoted as PyTorch does it: the wider of one kind, floating over integer over bool; a tensor
+/// without axes counts only by its kind, and goes from the CPU to the other's device. Of two bool8 + and maximum are `or`, * and
+/// minimum `and`; - and pow throw DTypeError. Throw ShapeError if the shapes do not broadcast, DeviceError for two devices.
 namespace reel {
 
 REEL_API Tensor add(const Arg& a, const Arg& b);

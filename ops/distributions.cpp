@@ -28,7 +28,7 @@ namespace {
 const double kLogPi = std::log(std::numbers::pi);
 
 Tensor parameter(const char* op, const char* name, const Arg& x) {
-  if (!x.is_tensor()) return full({}, x.scalar(), {.dtype = f64});
+  if (!x.is_tensor()) return full({}, x.scalar(), {.dtype = f64}, x.where());
   check::floating(op, name, x.tensor(), x.where());
   return x.tensor();
 }
@@ -293,8 +293,9 @@ Tensor LKJCholesky::log_prob(const Tensor& value, SourceLocation where) const {
                      where);
   check::broadcast("LKJCholesky", Shape::of(value.shape().begin(), r - 2), concentration.shape(), where);
   const double n = static_cast<double>(dim);
-  // A number alone, which is f64, does not decide the result's type.
-  const Tensor shape = concentration.rank() == 0 ? cast(concentration, value.dtype(), where) : concentration;
+  // A number alone, which is f64 on the CPU, decides neither the result's type nor its device.
+  const Tensor shape =
+      concentration.rank() == 0 ? cast(to(concentration, value.device(), where), value.dtype(), where) : concentration;
   const Tensor b = row_shapes(dim, shape);
   const Tensor diagonal = narrow(einsum("...ii->...i", {value}, where), -1, 1, dim - 1, where);
   return sum((2 * b - 2) * log(diagonal) - lgamma(b), -1) + (n - 1) * lgamma(shape + 0.5 * (n - 1)) -

@@ -10,7 +10,6 @@
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
-#include "reel/ops/parametric_op.h"
 #include "reel/ops/promote.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/unary.h"

@@ -20,6 +20,7 @@ DType wider(DType a, DType b) {
 DType promoted(const Arg& a, const Arg& b) {
   if (a.is_tensor() && b.is_tensor()) {
     const Tensor &x = a.tensor(), &y = b.tensor();
+    if (x.dtype() == y.dtype()) return x.dtype();
     if ((x.rank() == 0) == (y.rank() == 0)) return wider(x.dtype(), y.dtype());
     const DType with_axes = x.rank() == 0 ? y.dtype() : x.dtype(), without = x.rank() == 0 ? x.dtype() : y.dtype();
     return kind(without) > kind(with_axes) ? without : with_axes;

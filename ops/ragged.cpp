@@ -120,7 +120,6 @@ void check_offsets(const char* op, const Ragged& a, const Ragged& b, SourceLocat
 
 // A tensor beside `x`, ready to broadcast against values of `rank` axes.
 Tensor beside(const char* op, const Ragged& x, int rank, const Tensor& other, SourceLocation where) {
-  check::defined(op, "the Ragged", x.values(), where);
   check::defined(op, "the operand beside the Ragged", other, where);
   if (other.rank() < rank) return other;
   if (other.rank() > rank || other.shape()[0] != x.count())
@@ -160,12 +159,14 @@ Ragged both(const char* op, Binary f, const Ragged& a, const Ragged& b, SourceLo
 }
 Ragged left(const char* op, Binary f, const Ragged& a, const Arg& b) {
   const SourceLocation where = b.where();
+  check::defined(op, "the Ragged", a.values(), where);
   if (!b.is_tensor()) return a.with(f(Arg(a.values(), where), b));
   const Tensor other = beside(op, a, a.values().rank(), b.tensor(), where);
   return checked(op, a, a.values().rank(), f(Arg(a.values(), where), Arg(other, where)), where);
 }
 Ragged right(const char* op, Binary f, const Arg& a, const Ragged& b) {
   const SourceLocation where = a.where();
+  check::defined(op, "the Ragged", b.values(), where);
   if (!a.is_tensor()) return b.with(f(a, Arg(b.values(), where)));
   const Tensor other = beside(op, b, b.values().rank(), a.tensor(), where);
   return checked(op, b, b.values().rank(), f(Arg(other, where), Arg(b.values(), where)), where);

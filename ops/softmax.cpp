@@ -233,10 +233,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
   if (!(smoothing >= 0 && smoothing < 1))
     throw Error("cross_entropy: label_smoothing must be in [0, 1), got " + std::to_string(smoothing), where);
   const ClassWeights weights("cross_entropy", options.weight, "logits", logits, where);
-  if (is_floating(target.dtype()) && target.rank() == 1)
-    throw DTypeError(std::string("cross_entropy: target must be i32 or i64 class numbers [rows], or probabilities "
-                                 "[rows, classes] like logits, got ") +
-                         name_of(target.dtype()) + " " + target.shape().str(),
+  if (is_floating(target.dtype()) && target.rank() + 1 == logits.rank())
+    throw DTypeError(std::string("cross_entropy: target must be i32 or i64 class numbers, or probabilities of logits' "
+                                 "shape ") +
+                         logits.shape().str() + ", got " + name_of(target.dtype()) + " " + target.shape().str(),
                      where);
   if (is_floating(target.dtype())) return soft_cross_entropy(logits, target, weights, options, where);
 

@@ -46,7 +46,7 @@ Tensor all_but_first(const Tensor& x) { return narrow(x, -1, 1, x.shape().back()
 Tensor all_but_last(const Tensor& x) { return narrow(x, -1, 0, x.shape().back() - 1); }
 
 Tensor parameter(const char* name, const Arg& x) {
-  if (!x.is_tensor()) return full({}, x.scalar(), {.dtype = f64});
+  if (!x.is_tensor()) return full({}, x.scalar(), {.dtype = f64}, x.where());
   check::floating("Affine", name, x.tensor(), x.where());
   return x.tensor();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "reel/core/parameter.h"
 #include "reel/core/ragged.h"
 
 /// Elementwise functions of one argument: y has x's shape, dtype (f32 or f64) and device; a Ragged keeps its offsets. As in

@@ -13,7 +13,7 @@ Tensor gradient(const char* name, const Tensor& dy, const Tensor& saved, Kernel 
   const Tensor from = packed(dy), at = saved.defined() ? packed(saved) : from;
   Tensor dx = empty(dy.shape(), {.dtype = dy.dtype(), .device = dy.device()});
   kernel(at.array(), from.array(), dx.array());
-  if (taping())
+  if (thread_tape.recording)  // a Trace alone knows it as the function's backward
     record_op(name, SourceLocation{}, {&dy, &saved}, dx, {&dy, &saved}, [=](Gradients& g) {
       if (g.needs(0)) g.add(0, gradient(name, g.dy(), saved, kernel, curve));
       if (!g.needs(1)) return;

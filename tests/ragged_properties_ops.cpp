@@ -230,6 +230,7 @@ std::vector<RaggedOp> ragged_ops() {
   ops.push_back(per_row("maximum/number", [](const auto& x) { return maximum(0.25, x); }));
   ops.push_back(per_row("minimum/number", [](const auto& x) { return minimum(0.25, x); }));
   for (RaggedOp& op : ragged_sequence_ops()) ops.push_back(std::move(op));
+  for (RaggedOp& op : ragged_shape_ops()) ops.push_back(std::move(op));
   return ops;
 }
 

@@ -28,10 +28,11 @@ RaggedOp per_row(const std::string& name, F f, std::optional<double> padding = 0
 // The same for a tensor beside it, which is f's second operand.
 template <class F>
 RaggedOp beside(const std::string& name, Kind kind, F f) {
-  return {.name = name + (kind == Kind::sequence ? "_sequences" : "_trailing"),
-          .ragged = [f](const Ragged& x, In in) { return f(x, in[0]).values(); },
-          .list = [f](const Tensor& x, In in) { return f(x, in[0]); },
-          .beside = {{kind, [](std::int64_t width) { return Shape{width}; }}}};
+  return {
+      .name = name + (name.find('/') == name.npos ? "/" : "_") + (kind == Kind::sequence ? "sequences" : "trailing"),
+      .ragged = [f](const Ragged& x, In in) { return f(x, in[0]).values(); },
+      .list = [f](const Tensor& x, In in) { return f(x, in[0]); },
+      .beside = {{kind, [](std::int64_t width) { return Shape{width}; }}}};
 }
 
 // A number of each column that knows the order of its rows: rows of 0 change nothing.
@@ -73,7 +74,8 @@ X ids(const X& x) {
 
 RaggedOp bag(const std::string& name, Bag bag, double none) {
   return {.name = name,
-          .ragged = [=](const Ragged& x, In in) { return embedding_bag(in[1], x.with(in[0]), bag); },
+          .ragged = [=](const Ragged& x,
+                        In in) { return embedding_bag(in[1], x.with(in[0]) + cast(0.0 * first_column(x), i64), bag); },
           .list =
               [=](const Tensor& x, In in) {
                 const Tensor rows = embedding(in[1], in[0]);
@@ -109,7 +111,7 @@ RaggedOp cross_attention(const std::string& name, std::int64_t begin, std::int64
 // Kernels of 3 with padding = dilation. As many rows as x has, or one for each sequence if there are others.
 RaggedOp convolution(const std::string& name, const ConvOptions& options, bool as_many,
                      std::optional<double> padding = {}) {
-  return {.name = "conv1d_" + name,
+  return {.name = "conv1d/" + name,
           .ragged =
               [=](const Ragged& x, In in) {
                 const Ragged y = conv1d(x, in[0], in[1], options);
@@ -147,26 +149,26 @@ void append_shapes(std::vector<RaggedOp>& ops) {
   append("unsqueeze", [](const auto& x) { return unsqueeze(x, -1); });
   append("squeeze", [](const auto& x) { return squeeze(unsqueeze(x, 1), 1) * x; });
   append("expand", [](const auto& x) { return expand(unsqueeze(x, 1), {-1, 3, -1}); });
-  append("slice_row", [](const auto& x) { return slice(matrices(x), 1, -3, 4, 2); });
+  append("slice/row", [](const auto& x) { return slice(matrices(x), 1, -3, 4, 2); });
   append("narrow", [](const auto& x) { return narrow(matrices(x), -2, 1, 2); });
   append("select", [](const auto& x) { return select(matrices(x), 1, 2); });
   append("split", [](const auto& x) { return split(matrices(x), {1, 3}, 1)[1]; });
   append("stack", [](const auto& x) { return stack(list_of(x, x * x), 2); });
   append("tril", [](const auto& x) { return tril(matrices(x), -1); });
   append("triu", [](const auto& x) { return triu(matrices(x)); });
-  append("flip_row", [](const auto& x) { return flip(matrices(x), {1, 2}); });
+  append("flip/row", [](const auto& x) { return flip(matrices(x), {1, 2}); });
   append(
       "flip",
       [](const auto& x) {
         return flip(x, {0, 1});
       },
       std::nullopt);
-  append("roll_row", [](const auto& x) { return roll(matrices(x), 3, 1); });
+  append("roll/row", [](const auto& x) { return roll(matrices(x), 3, 1); });
   append(
       "roll", [](const auto& x) { return roll(x, -2, 0); }, std::nullopt);
-  append("tile_row", [](const auto& x) { return tile(matrices(x), {3, 2}); });
-  append("repeat_interleave_row", [](const auto& x) { return repeat_interleave(x, 2, 1); });
-  append("pad_row", [](const auto& x) { return pad(x, {{1, 1, 2}}, PaddingMode::symmetric); });
+  append("tile/row", [](const auto& x) { return tile(matrices(x), {3, 2}); });
+  append("repeat_interleave/row", [](const auto& x) { return repeat_interleave(x, 2, 1); });
+  append("pad/row", [](const auto& x) { return pad(x, {{1, 1, 2}}, PaddingMode::symmetric); });
   ops.push_back(per_sequence("tile", [](const auto& x) { return tile(x, {3, 1}); }));
   ops.push_back(per_sequence("repeat_interleave", [](const auto& x) { return repeat_interleave(x, 2, 0); }));
 }
@@ -175,32 +177,36 @@ void append_per_row(std::vector<RaggedOp>& ops) {
   const auto append = [&](const std::string& name, auto f, std::optional<double> padding = 0) {
     ops.push_back(per_row(name, f, padding));
   };
-  append("max_which", [](const auto& x) { return max_which(x, 1, Keep::yes).y; });
-  append("min_which", [](const auto& x) { return min_which(x, 1, Keep::yes).which; });
+  append("max_which/row", [](const auto& x) { return max_which(x, 1, Keep::yes).y; });
+  append("min_which/row", [](const auto& x) { return min_which(x, 1, Keep::yes).which; });
   append("maxout_which", [](const auto& x) { return maxout_which(flatten(matrices(x), 1), 2).y; });
-  append("maxout_which_index", [](const auto& x) { return maxout_which(flatten(matrices(x), 1), 2).which; });
-  append("argmax_row", [](const auto& x) { return argmax(x, 1); });
-  append("sort_row", [](const auto& x) { return sort(x, 1).values; });
-  append("argsort_row", [](const auto& x) { return argsort(x, -1, Order::descending); });
-  append("topk_row", [](const auto& x) { return topk(flatten(matrices(x), 1), 3, 1).values; });
-  append("gather_row", [](const auto& x) { return gather(x, 1, argsort(x, 1)); });
-  append("scatter_add_row", [](const auto& x) { return scatter_add(x, 1, argsort(x, 1), x * x); });
-  append("var_row_list", [](const auto& x) { return var(x, {1}, 0, Keep::yes); });
+  append("maxout_which/index", [](const auto& x) { return maxout_which(flatten(matrices(x), 1), 2).which; });
+  append("clone", [](const auto& x) { return clone(x); });
+  append("contiguous", [](const auto& x) { return contiguous(x); });
+  append("stop_gradient", [](const auto& x) { return x * stop_gradient(x); });
+  append("full_like", [](const auto& x) { return x * full_like(x, 2); });
+  append("argmax/row", [](const auto& x) { return argmax(x, 1); });
+  append("sort/row", [](const auto& x) { return sort(x, 1).values; });
+  append("argsort/row", [](const auto& x) { return argsort(x, -1, Order::descending); });
+  append("topk/row", [](const auto& x) { return topk(flatten(matrices(x), 1), 3, 1).values; });
+  append("gather/row", [](const auto& x) { return gather(x, 1, argsort(x, 1)); });
+  append("scatter_add/row", [](const auto& x) { return scatter_add(x, 1, argsort(x, 1), x * x); });
+  append("var/row_list", [](const auto& x) { return var(x, {1}, 0, Keep::yes); });
   append(
-      "softmax_temperature", [](const auto& x) { return softmax(x, 0, 2.5); }, -kInf);
+      "softmax/temperature", [](const auto& x) { return softmax(x, 0, 2.5); }, -kInf);
   append(
-      "log_softmax_temperature", [](const auto& x) { return log_softmax(x, 0, 0.5); }, -kInf);
+      "log_softmax/temperature", [](const auto& x) { return log_softmax(x, 0, 0.5); }, -kInf);
   append(
-      "sort_descending", [](const auto& x) { return sort(x, 0, Order::descending).values; }, -kInf);
+      "sort/descending", [](const auto& x) { return sort(x, 0, Order::descending).values; }, -kInf);
   ops.push_back(
-      {.name = "topk_smallest",
+      {.name = "topk/smallest",
        .ragged = [](const Ragged& x, In) { return sum(topk(x, 3, 0, Order::ascending).values); },
        .list = [](const Tensor& x,
                   In) { return sum(topk(x, std::min<std::int64_t>(3, x.shape()[0]), 0, Order::ascending).values, 0); },
        .per_sequence = true,
        .padding = std::nullopt});
   append(
-      "unique_inverse", [](const auto& x) { return unique(ids(x)).inverse; }, std::nullopt);
+      "unique/inverse", [](const auto& x) { return unique(ids(x)).inverse; }, std::nullopt);
   ops.push_back(per_sequence("unique", [](const auto& x) {
     const auto found = unique(ids(x));
     return cast(found.values * found.counts, values_of(x).dtype());
@@ -211,38 +217,38 @@ void append_per_row(std::vector<RaggedOp>& ops) {
     const Tensor statistics = 0.5 + arange(values_of(x).shape()[1], {.dtype = values_of(x).dtype()});
     return batch_norm(x, statistics, statistics);
   });
-  append("dropout_evaluating", [](const auto& x) { return dropout(x, 0.5, {.training = false}) * x; });
-  append("dropout_of_all", [](const auto& x) { return dropout(x, 1) + x; });
+  append("dropout/evaluating", [](const auto& x) { return dropout(x, 0.5, {.training = false}) * x; });
+  append("dropout/of_all", [](const auto& x) { return dropout(x, 1) + x; });
 }
 
 void append_beside(std::vector<RaggedOp>& ops) {
   for (const Kind kind : {Kind::sequence, Kind::shared}) {
     ops.push_back(beside("logaddexp", kind, [](const auto& a, const auto& b) { return logaddexp(a, b); }));
-    ops.push_back(beside("logaddexp_left", kind, [](const auto& a, const auto& b) { return logaddexp(b, a); }));
+    ops.push_back(beside("logaddexp/left", kind, [](const auto& a, const auto& b) { return logaddexp(b, a); }));
     ops.push_back(beside("where", kind, [](const auto& a, const auto& b) { return where(a > 0.0, a, b); }));
-    ops.push_back(beside("where_left", kind, [](const auto& a, const auto& b) { return where(a > 0.0, b, a); }));
-    ops.push_back(beside("where_condition", kind, [](const auto& a, const auto& b) { return where(b > 0, a, -1.5); }));
+    ops.push_back(beside("where/left", kind, [](const auto& a, const auto& b) { return where(a > 0.0, b, a); }));
+    ops.push_back(beside("where/condition", kind, [](const auto& a, const auto& b) { return where(b > 0, a, -1.5); }));
     ops.push_back(
         beside("logical_and", kind, [](const auto& a, const auto& b) { return logical_and(a > 0.0, b > 0); }));
     ops.push_back(beside("logical_or", kind, [](const auto& a, const auto& b) { return logical_or(b > 0, a > 0.0); }));
     ops.push_back(
         beside("logical_xor", kind, [](const auto& a, const auto& b) { return logical_xor(a > 0.0, b > 0); }));
-    ops.push_back(beside("less_left", kind, [](const auto& a, const auto& b) { return b < a; }));
+    ops.push_back(beside("less/left", kind, [](const auto& a, const auto& b) { return b < a; }));
     ops.push_back(
-        beside("equal_integers", kind, [](const auto& a, const auto& b) { return cast(b, i64) == cast(a, i64); }));
+        beside("equal/integers", kind, [](const auto& a, const auto& b) { return cast(b, i64) == cast(a, i64); }));
   }
-  ops.push_back(per_row("comparisons_with_a_number", [](const auto& x) {
+  ops.push_back(per_row("less/and_others_of_a_number", [](const auto& x) {
     return cast(0.5 < x, i64) + 2 * cast(0.5 <= x, i64) + 4 * cast(-0.5 > x, i64) + 8 * cast(-0.5 >= x, i64) +
            16 * cast(0.0 == x, i64) + 32 * cast(0.0 != x, i64);
   }));
   // A number per row without an axis of its own.
-  ops.push_back({.name = "mul_by_rank",
+  ops.push_back({.name = "mul/by_rank",
                  .ragged = [](const Ragged& x, In) { return (select(x, 1, 0) * x).values(); },
                  .list = [](const Tensor& x, In) { return unsqueeze(select(x, 1, 0), 1) * x; }});
-  ops.push_back({.name = "add_by_rank",
+  ops.push_back({.name = "add/by_rank",
                  .ragged = [](const Ragged& x, In) { return (x + matrices(x)).values(); },
                  .list = [](const Tensor& x, In) { return unsqueeze(x, 1) + matrices(x); }});
-  ops.push_back({.name = "where_by_rank",
+  ops.push_back({.name = "where/by_rank",
                  .ragged = [](const Ragged& x, In) { return where(select(x, 1, 0) > 0, x, select(x, 1, 0)).values(); },
                  .list =
                      [](const Tensor& x, In) {
@@ -258,10 +264,10 @@ std::vector<RaggedOp> ragged_shape_ops() {
   append_shapes(ops);
   append_per_row(ops);
   append_beside(ops);
-  ops.push_back(bag("embedding_bag_mean", Bag::mean, 0));
-  ops.push_back(bag("embedding_bag_max", Bag::max, -kInf));
-  ops.push_back(cross_attention("cross_attention", 0, 4));
-  ops.push_back(cross_attention("cross_attention_without_keys", 2, 6));
+  ops.push_back(bag("embedding_bag/mean", Bag::mean, 0));
+  ops.push_back(bag("embedding_bag/max", Bag::max, -kInf));
+  ops.push_back(cross_attention("scaled_dot_product_attention/cross", 0, 4));
+  ops.push_back(cross_attention("scaled_dot_product_attention/cross_without_keys", 2, 6));
   ops.push_back(convolution("dilated", {.padding = 2, .dilation = 2}, true, 0));
   ops.push_back(convolution("symmetric", {.padding = 1, .mode = PaddingMode::symmetric}, true));
   ops.push_back(convolution("reflect", {.padding = 2, .dilation = 2, .mode = PaddingMode::reflect}, true));
@@ -269,7 +275,7 @@ std::vector<RaggedOp> ragged_shape_ops() {
   ops.push_back(convolution("strided", {.stride = 2, .padding = 1}, false));
   ops.push_back(
       convolution("strided_far", {.stride = 3, .padding = 2, .dilation = 2, .mode = PaddingMode::symmetric}, false));
-  ops.push_back({.name = "cross_entropy_pixels",
+  ops.push_back({.name = "cross_entropy/pixels",
                  .ragged = [](const Ragged& x,
                               In in) { return cross_entropy(matrices(x), in[0], {.reduction = Reduction::none}); },
                  .list =

@@ -97,6 +97,7 @@ void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int6
 }
 
 void run_elements(const Runs& runs, const Input& a, const Input& b, const Array& y) {
+  if (y.size == 0) return;
   const Nest<3> nest = collapse<3>(y.shape, {a.strides, b.strides, y.strides});
   const auto size_a = static_cast<int64_t>(size_of(a.dtype)), size_b = static_cast<int64_t>(size_of(b.dtype));
   const auto size_y = static_cast<int64_t>(size_of(y.dtype));

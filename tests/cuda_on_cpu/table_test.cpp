@@ -42,7 +42,6 @@ void write_results(const std::string& name, const Tensors& results, double toler
   std::fflush(file);
 }
 
-
 /// Entries that were asked for and are not there yet, and by how many rows: told at the end.
 std::map<std::string, int>& missing_entries() {
   static std::map<std::string, int> entries;

@@ -21,7 +21,8 @@ double worst_error(const Tensor& y, const Ref& expected) {
   double worst = 0;
   for (std::size_t i = 0; i < values.size(); ++i)
     if (std::isfinite(values[i]) && std::isfinite(expected.v[i]))
-      worst = std::max(worst, std::abs(values[i] - expected.v[i]) / (epsilon_of(y.dtype()) * (1 + std::abs(expected.v[i]))));
+      worst = std::max(worst,
+                       std::abs(values[i] - expected.v[i]) / (epsilon_of(y.dtype()) * (1 + std::abs(expected.v[i]))));
   return worst;
 }
 
@@ -125,8 +126,7 @@ TEST_P(Op, FusedAndRecordedGradientsAgreeAtExtremes) {
         Tape outer;
         const Tensors recorded = gradients(in);
         ASSERT_EQ(recorded.size(), fused.size());
-        for (std::size_t i = 0; i < fused.size(); ++i)
-          expect_close(recorded[i], ref_of(fused[i]), 1000);
+        for (std::size_t i = 0; i < fused.size(); ++i) expect_close(recorded[i], ref_of(fused[i]), 1000);
       }
   }
 }

@@ -36,8 +36,7 @@ OpCase lkj_row(const std::string& variant, std::int64_t dim) {
                 });
               },
           .differentiable = {0, 1},
-          .tolerance = 100,
-          .rows_alone = true};
+          .tolerance = 100};
 }
 
 }  // namespace

@@ -74,13 +74,13 @@ const std::vector<OpCase>& op_cases() {
   static const std::vector<OpCase> all = [] {
     std::vector<OpCase> rows;
     for (const auto& part :
-         {arithmetic_cases(), unary_cases(),         reduce_cases(),    product_cases(),      softmax_cases(),
-          shape_cases(),      ragged_cases(),        choice_cases(),    statistics_cases(),   rearrange_cases(),
-          losses_cases(),     logical_cases(),       gated_cases(),     scan_cases(),         index_cases(),
-          order_cases(),      sparse_cases(),        hashing_cases(),   padding_cases(),      linalg_cases(),
-          einsum_cases(),     distributions_cases(), pool_cases(),      conv_cases(),         attention_cases(),
-          normalize_cases(),  sequence_cases(),      recurrent_cases(), ragged_index_cases(), transform_cases(),
-           ragged_shape_cases(), lkj_cases(), number_cases()})
+         {arithmetic_cases(),   unary_cases(),         reduce_cases(),    product_cases(),      softmax_cases(),
+          shape_cases(),        ragged_cases(),        choice_cases(),    statistics_cases(),   rearrange_cases(),
+          losses_cases(),       logical_cases(),       gated_cases(),     scan_cases(),         index_cases(),
+          order_cases(),        sparse_cases(),        hashing_cases(),   padding_cases(),      linalg_cases(),
+          einsum_cases(),       distributions_cases(), pool_cases(),      conv_cases(),         attention_cases(),
+          normalize_cases(),    sequence_cases(),      recurrent_cases(), ragged_index_cases(), transform_cases(),
+          ragged_shape_cases(), lkj_cases(),           number_cases()})
       rows.insert(rows.end(), part.begin(), part.end());
     for (OpCase& row : rows)
       if (exact.count(row.name.substr(0, row.name.find('/'))) == 1) row.tolerance = 0;

@@ -98,7 +98,7 @@ OpCase which_row(int axes, bool places) {
   const MaxPoolOptions options{.kernel = 3, .stride = 2, .padding = 1};
   OpCase row = max_row(axes, "_which", options);
   row.call = [op = kWhich[axes - 1], options, places](const Tensors& in) {
-    const MaxPooled y = op(in[0], options, {});
+    const MaxPooled y = op(in[0], options, SourceLocation::current());
     return places ? y.which : y.values;
   };
   if (!places) return row;

@@ -130,7 +130,8 @@ OpCase middle() {
                                     slice_batch(x, -1, 1000).values()});
               },
           .reference = [](const std::vector<Ref>& in) { return in[0]; },
-          .tolerance = 0};
+          .tolerance = 0,
+          .bad = {{[] { slice_batch(Ragged(), 0, 1); }, {"slice_batch: x must be defined", "cases.cpp"}}}};
 }
 
 // Integers are summed exactly.
@@ -363,6 +364,11 @@ std::vector<OpCase> ragged_shape_cases() {
                                {.into = WriteOnce({1, 2, 3}).part(0, 1)});
                       },
                       {"conv1d", "memory of its own", "cases.cpp"}}};
+  for (OpCase& row : rows)
+    for (const char* name :
+         {"flip/ragged", "roll/ragged", "logaddexp/ragged_sequences", "where/ragged_sequences",
+          "softmax/ragged_temperature", "log_softmax/ragged_temperature", "conv1d_relu/ragged_replicate"})
+      if (row.name == name) row.mixes_rows = "a row depends on the others of its sequence, or on what belongs to it";
   return rows;
 }
 

@@ -172,7 +172,10 @@ std::vector<OpCase> unary_cases() {
       "dish", dish, [](double x) { return 0.5 * x * (x / std::sqrt(1 + x * x) + 1); }, -4, 4, 2));
   rows.push_back(conversion("clone", [](const Tensor& x) { return clone(x); }));
   rows.push_back(conversion("contiguous", [](const Tensor& x) { return contiguous(x); }));
-  rows.push_back(conversion("to", [](const Tensor& x) { return to(to(x, Device::cpu()) * 1, x.device()); }));
+  rows.push_back(conversion("to", [](const Tensor& x) {
+    const Tensor y = to(x, Device::cpu()) * 1;
+    return to(y, x.device());
+  }));
   rows.push_back(conversion("cast", [](const Tensor& x) {
     const Tensor wide = cast(x, f64);
     return cast(wide, x.dtype());
