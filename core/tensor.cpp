@@ -186,24 +186,18 @@ Tensor transferred(const Tensor& x, Device device) {
 
 }  // namespace detail
 
-Tensor detail::new_tensor(const char* op, const Shape& shape, TensorOptions options, SourceLocation where) {
-  now_running(op, where);
-  Ops* const device = options.device.is_cpu() ? nullptr : &backend(options.device, where);  // throws if there is none
-  const std::size_t bytes =
-      checked_bytes(where.known() || running.op == nullptr ? op : running.op, shape, options.dtype, where);
-  TensorState* state = new_state();
+namespace {
+
+// Gives a state with all but its memory that memory.
+Tensor with_memory(TensorState* state, std::size_t bytes, Ops* device, SourceLocation where) {
   Tensor x(state);
-  Array& array = state->array;
-  array.dtype = options.dtype;
-  array.device = options.device;
-  set_contiguous(array, shape);
   if (device != nullptr) {
-    array.data = device->allocate(bytes);
+    state->array.data = device->allocate(bytes);
     state->block_bytes = static_cast<std::int64_t>(bytes);
   } else if (bytes <= kInlineBytes) {
-    array.data = reinterpret_cast<char*>(state) + kStateBytes;
+    state->array.data = reinterpret_cast<char*>(state) + kStateBytes;
   } else {
-    array.data = detail::host_allocate(bytes);
+    state->array.data = detail::host_allocate(bytes);
     state->block_bytes = static_cast<std::int64_t>(bytes);
   }
   if (detail::thread_tape.traced) [[unlikely]]
@@ -211,13 +205,35 @@ Tensor detail::new_tensor(const char* op, const Shape& shape, TensorOptions opti
   return x;
 }
 
+}  // namespace
+
+Tensor detail::new_tensor(const char* op, const Shape& shape, TensorOptions options, SourceLocation where) {
+  now_running(op, where);
+  Ops* const device = options.device.is_cpu() ? nullptr : &backend(options.device, where);  // throws if there is none
+  const std::size_t bytes =
+      checked_bytes(where.known() || running.op == nullptr ? op : running.op, shape, options.dtype, where);
+  TensorState* state = new_state();
+  state->array.dtype = options.dtype;
+  state->array.device = options.device;
+  set_contiguous(state->array, shape);
+  return with_memory(state, bytes, device, where);
+}
+
 Tensor empty(const Shape& shape, TensorOptions options, SourceLocation where) {
   return detail::new_tensor("empty", shape, options, where);
 }
 
 Tensor empty_like(const Tensor& x, SourceLocation where) {
-  if (!x.defined()) throw Error("empty_like: x must be defined", where);
-  return detail::new_tensor("empty_like", x.shape(), {.dtype = x.dtype(), .device = x.device()}, where);
+  if (!x.defined()) [[unlikely]]
+    throw Error("empty_like: x must be defined", where);
+  const Array& like = x.array();
+  if (!like.contiguous)  // it may repeat elements: all of them may be too many
+    return detail::new_tensor("empty_like", like.shape, {.dtype = like.dtype, .device = like.device}, where);
+  detail::now_running("empty_like", where);
+  TensorState* state = new_state();
+  state->array = like;
+  Ops* const device = like.device.is_cpu() ? nullptr : &backend(like.device, where);
+  return with_memory(state, static_cast<std::size_t>(like.size) * size_of(like.dtype), device, where);
 }
 
 Tensor from_memory(void* data, const Shape& shape, DType dtype, void (*release)(void*), void* context,

@@ -195,7 +195,10 @@ Tensor with_common(const Arg& a, const Arg& b, DType dtype, F&& f) {
 }
 
 template <class Rule>
-Tensor apply(const Arg& a, const Arg& b) {
+Tensor apply(const Arg& a, const Arg& b);
+
+template <class Rule>
+__attribute__((noinline)) Tensor apply_unlike(const Arg& a, const Arg& b) {
   const SourceLocation where = a.is_tensor() ? a.where() : b.where();
   if (travels(a, b) || travels(b, a)) [[unlikely]]
     return on_one_device(a, b, [](const Arg& x, const Arg& y) { return apply<Rule>(x, y); });
@@ -208,6 +211,24 @@ Tensor apply(const Arg& a, const Arg& b) {
     throw DTypeError(std::string(Rule::name) + ": operands must be numbers, got two bool8", where);
   Tensor y = computed(Rule::op, Rule::name, a, b, false, where);
   if (detail::taping()) record_binary<Rule>(a, b, y, where);
+  return y;
+}
+
+// What most operands are: two tensors of numbers that need no promotion and no broadcasting.
+bool alike(const Arg& a, const Arg& b) {
+  if (!a.is_tensor() || !b.is_tensor() || !a.tensor().defined() || !b.tensor().defined()) return false;
+  const Array &x = a.tensor().array(), &y = b.tensor().array();
+  return x.dtype == y.dtype && x.dtype != bool8 && x.device == y.device && x.shape == y.shape;
+}
+
+template <class Rule>
+Tensor apply(const Arg& a, const Arg& b) {
+  if (!alike(a, b) || (Rule::op == BinaryOp::div && !is_floating(a.tensor().dtype()))) return apply_unlike<Rule>(a, b);
+  const Array &x = a.tensor().array(), &z = b.tensor().array();
+  detail::now_running(Rule::name, a.where());
+  Tensor y = empty_like(a.tensor(), SourceLocation{});
+  backend(x.device).binary(Rule::op, {.array = &x}, {.array = &z}, y.array());
+  if (detail::taping()) record_binary<Rule>(a, b, y, a.where());
   return y;
 }
 

@@ -46,7 +46,7 @@ Tensor unary_slope(const Unary& f, const Tensor& saved) { return unary_gradient(
 
 Tensor unary(const Unary& f, const Tensor& x, SourceLocation where) {
   check::floating(f.name, "x", x, where);
-  Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty_like(x);
   backend(x.device()).unary(f.op, x.array(), y.array());
   if (taping()) {
     const Tensor saved = f.saved == scalar::Saved::input ? x : f.saved == scalar::Saved::output ? y : Tensor();
@@ -58,7 +58,7 @@ Tensor unary(const Unary& f, const Tensor& x, SourceLocation where) {
 
 Tensor parametric(const Parametric& f, const Tensor& x, const Parameters& p, SourceLocation where) {
   check::floating(f.name, "x", x, where);
-  Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty_like(x);
   backend(x.device()).parametric(f.op, p.data(), x.array(), y.array());
   if (taping())
     record_op(f.name, where, {&x}, y, {&x},
