@@ -56,6 +56,10 @@ function(reel_object_files result)
   set(${result} ${files} PARENT_SCOPE)
 endfunction()
 
+# Packed, the addresses that the loader fills in take a hundredth of the room. Wants binutils 2.38 to link and glibc 2.36 to run.
+include(CheckLinkerFlag)
+check_linker_flag(CXX LINKER:-z,pack-relative-relocs REEL_PACKED_RELOCATIONS)
+
 # Called when all folders have added their sources.
 function(reel_add_library)
   reel_object_files(objects)
@@ -65,6 +69,7 @@ function(reel_add_library)
   target_include_directories(reel INTERFACE $<BUILD_INTERFACE:${REEL_INCLUDE_DIR}>)
   target_link_libraries(reel PRIVATE OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
   if(BUILD_SHARED_LIBS AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+    target_link_options(reel PRIVATE $<$<BOOL:${REEL_PACKED_RELOCATIONS}>:LINKER:-z,pack-relative-relocs>)
     target_link_options(reel PRIVATE LINKER:-z,defs)  # a missing symbol is an error here, not in the user's program
   endif()
   set_target_properties(reel PROPERTIES
