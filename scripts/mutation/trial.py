@@ -77,12 +77,13 @@ class Tree:
         ops = Program("ops", GRADIENT_SUITES)
         if site.path.startswith("core/scalar/"):
             return [Program("scalar", "*Derivative*:*Extremes*", "scalar_loops_")]
-        if site.path == "core/tape.h":
-            return [Program("design", "*", "test_design")]  # which instantiates the templates
+        instances = {"core/tape.h": "design", "core/checkpoint.h": "higher_order"}  # of templates
+        if site.path in instances:
+            return [Program(instances[site.path], "*", f"test_{instances[site.path]}")]
         if site.path.startswith("backends/"):
             return [ops] + [Program(name, KERNEL_TESTS) for name in self.kernel_tests(site.serves)]
         return [ops, Program("ragged", "*Gradients*"), Program("design", "*"), Program("tape", "-*Million*"),
-                Program("ops", "-Table/*")]
+                Program("higher_order", "*"), Program("custom_ops", "*"), Program("ops", "-Table/*")]
 
     def kernel_tests(self, methods):
         """Programs that call one of these methods of CpuOps, in their own files or in headers beside them."""

@@ -294,6 +294,16 @@ TEST(GradientHook, TakesRaggedAndIsRecordedUnderAnOuterTape) {
   EXPECT_EQ(values(outer.gradient(sum(dx), {x.values()})[0]), (std::vector<double>{200, 200, 200}));
 }
 
+TEST(GradientHook, OfARaggedMayOnlyLook) {
+  const Ragged x = Ragged::from_lengths(vector({1, 2, 3}), {1, 2});
+  Tape tape;
+  tape.watch(x.values());
+  std::vector<double> seen;
+  const Ragged h = gradient_hook(x, [&seen](const Ragged& dy) { seen = values(dy.values()); });
+  EXPECT_EQ(values(tape.gradient(sum(h.values() * h.values()), {x.values()})[0]), (std::vector<double>{2, 4, 6}));
+  EXPECT_EQ(seen, (std::vector<double>{2, 4, 6}));
+}
+
 TEST(GradientHook, AConstantStaysWhatItIs) {
   const Tensor x = vector({2});
   const Tensor y = gradient_hook(x, [](const Tensor&) { FAIL(); });
