@@ -232,12 +232,22 @@ Tensor apply(const Arg& a, const Arg& b) {
   return y;
 }
 
+// Numbers beyond an integer's type are compared as what they are, not as what is left of them in it.
+DType compared(const Arg& a, const Arg& b) {
+  const DType dtype = promoted(a, b);
+  if (a.is_tensor() && b.is_tensor()) return dtype;
+  const Scalar number = (a.is_tensor() ? b : a).scalar();
+  const bool fits = dtype == u8 ? number.integer >= 0 && number.integer <= 255
+                                : static_cast<std::int32_t>(number.integer) == number.integer;
+  return !fits && (dtype == u8 || dtype == i32) ? i64 : dtype;
+}
+
 Tensor compare(BinaryOp op, const char* name, const Arg& a, const Arg& b) {
   const SourceLocation where = a.is_tensor() ? a.where() : b.where();
   if (travels(a, b) || travels(b, a)) [[unlikely]]
     return on_one_device(a, b, [&](const Arg& x, const Arg& y) { return compare(op, name, x, y); });
   check_operands(name, a, b, where);
-  const Tensor y = with_common(a, b, promoted(a, b),
+  const Tensor y = with_common(a, b, compared(a, b),
                                [&](const Arg& x, const Arg& y) { return computed(op, name, x, y, true, where); });
   detail::ran(name, where, {&(a.is_tensor() ? a : b).tensor()}, y);
   return y;

@@ -52,12 +52,24 @@ REEL_API Ragged less_equal(const Arg& a, const Ragged& b);
 REEL_API Ragged greater(const Arg& a, const Ragged& b);
 REEL_API Ragged greater_equal(const Arg& a, const Ragged& b);
 
-inline Ragged operator==(const Ragged& a, const Ragged& b) { return equal(a, b, SourceLocation{}); }
-inline Ragged operator!=(const Ragged& a, const Ragged& b) { return not_equal(a, b, SourceLocation{}); }
-inline Ragged operator<(const Ragged& a, const Ragged& b) { return less(a, b, SourceLocation{}); }
-inline Ragged operator<=(const Ragged& a, const Ragged& b) { return less_equal(a, b, SourceLocation{}); }
-inline Ragged operator>(const Ragged& a, const Ragged& b) { return greater(a, b, SourceLocation{}); }
-inline Ragged operator>=(const Ragged& a, const Ragged& b) { return greater_equal(a, b, SourceLocation{}); }
+inline Ragged operator==(const detail::RaggedArg& a, const detail::RaggedArg& b) {
+  return equal(a.ragged, b.ragged, a.where);
+}
+inline Ragged operator!=(const detail::RaggedArg& a, const detail::RaggedArg& b) {
+  return not_equal(a.ragged, b.ragged, a.where);
+}
+inline Ragged operator<(const detail::RaggedArg& a, const detail::RaggedArg& b) {
+  return less(a.ragged, b.ragged, a.where);
+}
+inline Ragged operator<=(const detail::RaggedArg& a, const detail::RaggedArg& b) {
+  return less_equal(a.ragged, b.ragged, a.where);
+}
+inline Ragged operator>(const detail::RaggedArg& a, const detail::RaggedArg& b) {
+  return greater(a.ragged, b.ragged, a.where);
+}
+inline Ragged operator>=(const detail::RaggedArg& a, const detail::RaggedArg& b) {
+  return greater_equal(a.ragged, b.ragged, a.where);
+}
 inline Ragged operator==(const Ragged& a, const Arg& b) { return equal(a, b); }
 inline Ragged operator!=(const Ragged& a, const Arg& b) { return not_equal(a, b); }
 inline Ragged operator<(const Ragged& a, const Arg& b) { return less(a, b); }

@@ -151,8 +151,8 @@ Ragged checked(const char* op, const Ragged& x, int rank, Tensor values, SourceL
 }
 
 Ragged both(const char* op, Binary f, const Ragged& a, const Ragged& b, SourceLocation where) {
+  for (const Ragged* x : {&a, &b}) check::defined(op, "each operand", x->values(), where);
   check_offsets(op, a, b, where);
-  check::defined(op, "each operand", a.values().defined() ? b.values() : a.values(), where);
   const int rank = std::max(a.values().rank(), b.values().rank());
   const Tensor left = of_rank(a.values(), rank, where), right = of_rank(b.values(), rank, where);
   return a.with(f(Arg(left, where), Arg(right, where)));

@@ -46,6 +46,17 @@ Tensor vector(std::initializer_list<double> values) { return tensor(values, {.dt
 
 // --- the user's line --------------------------------------------------------------------------------------------------
 
+TEST(Errors, ComparisonsOfRaggedNameTheLine) {
+  const Ragged a = Ragged::from_lengths(ones({3}), {1, 2}), b = Ragged::from_lengths(ones({3}), {2, 1});
+  expect_told("equal", [&] { a == b; });
+  expect_told("not_equal", [&] { a != b; });
+  expect_told("less", [&] { a < b; });
+  expect_told("less_equal", [&] { a <= b; });
+  expect_told("greater", [&] { a > b; });
+  expect_told("greater_equal", [&] { a >= b; });
+  EXPECT_NE(error_of([&] { a + Ragged(); }).find("each operand must be defined"), std::string::npos);
+}
+
 TEST(Errors, OperatorsOnRaggedNameTheLine) {
   const Ragged a = Ragged::from_lengths(ones({3, 2}), {1, 2}), b = Ragged::from_lengths(ones({3, 2}), {2, 1});
   const Tensor wrong = ones({5});

@@ -176,6 +176,15 @@ TEST(Promotion, WhereKeepsTheValuesOfBothSides) {
   EXPECT_THAT(tape.gradient(sum(where(c, numbers(i64), x)), {x})[0].to_vector<double>(), ElementsAre(0, 1, 0));
 }
 
+TEST(Promotion, ComparisonsTakeNumbersBeyondTheTypeAsTheyAre) {
+  const Tensor bytes = tensor({1, 255}, {.dtype = u8}), ints = tensor({1, -2}, {.dtype = i32});
+  EXPECT_THAT((bytes == 257).to_vector<double>(), ElementsAre(0, 0));
+  EXPECT_THAT((bytes > -1).to_vector<double>(), ElementsAre(1, 1));
+  EXPECT_THAT((bytes >= 255).to_vector<double>(), ElementsAre(0, 1));
+  EXPECT_THAT((ints < 3000000000).to_vector<double>(), ElementsAre(1, 1));
+  EXPECT_THAT((-3000000000 < ints).to_vector<double>(), ElementsAre(1, 1));
+}
+
 TEST(Promotion, IntegersWrapAround) {
   const std::int64_t least = std::numeric_limits<std::int64_t>::min();
   const Tensor x = full({1}, least, {.dtype = i64});
