@@ -98,6 +98,7 @@ CustomCall custom_call(const CustomOpState& op, std::span<const CustomArgument> 
     call.inputs.push_back(x);
     call.offsets.push_back(argument.ragged() != nullptr ? std::optional(argument.ragged()->offsets()) : std::nullopt);
   }
+  if (call.inputs.empty()) throw Error(joined({op.name, ": at least one tensor is required, got none"}), where);
   return call;
 }
 
@@ -351,6 +352,7 @@ CustomOp&& CustomOp::check(bool on) && {
 // --- calling ------------------------------------------------------------------------------------------------------------
 
 detail::CustomResults CustomOp::run(std::initializer_list<CustomArgument> arguments, SourceLocation where) const {
+  if (state_ == nullptr) throw Error("CustomOp: a call of an op that was moved from", where);
   detail::CustomCall call = detail::custom_call(*state_, {arguments.begin(), arguments.size()}, where);
   detail::require_twin(*state_, call.device, where);
   if (state_->check) {

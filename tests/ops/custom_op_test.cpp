@@ -467,5 +467,15 @@ TEST(CustomOp, AWriteToAnInputIsNoticed) {
   EXPECT_THROW_WITH(tape.gradient(y, {x}), VersionError, "backward of add_both", "fill_");
 }
 
+TEST(CustomOp, WantsATensorAndToBeThere) {
+  CustomOp op = CustomOp("copy").cpu([](const CpuContext&, Inputs in, Outputs out) {
+    std::ranges::copy(in.get<float>(0), out.get<float>(0).begin());
+  });
+  EXPECT_THROW_WITH(op.call<Tensor>(0.5), Error, "copy: at least one tensor is required, got none");
+  const CustomOp moved = std::move(op);
+  EXPECT_EQ(moved(ones({2})).size(), 2);
+  EXPECT_THROW_WITH(op(ones({2})), Error, "CustomOp: a call of an op that was moved from");
+}
+
 }  // namespace
 }  // namespace reel
