@@ -3,20 +3,12 @@
 #include <string>
 
 #include "reel/core/error.h"
+#include "reel/core/index_text.h"
 #include "reel/core/node_list.h"
 
 namespace reel::detail {
 
 namespace {
-
-std::string index_text(std::int64_t flat, const Shape& shape) {
-  std::string text;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    text = std::to_string(flat % shape[axis]) + (text.empty() ? "" : ", ") + text;
-    flat /= shape[axis];
-  }
-  return "[" + text + "]";
-}
 
 std::string range_text(const Tensor& x) {
   std::ostringstream text;
