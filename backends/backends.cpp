@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <string>
 
 #include "reel/backends/cpu/cpu.h"
@@ -78,7 +79,15 @@ const CudaLibrary& cuda_library() {
 Ops& backend(Device device, SourceLocation where) {
   if (detail::thread_tape.traced) [[unlikely]]
     detail::trace_start();
-  if (device.is_cpu()) return cpu::ops();
+  static constinit std::atomic<Ops*> known_cpu = nullptr;  // without the guard that a static object has
+  if (device.is_cpu()) {
+    Ops* const known = known_cpu.load(std::memory_order_acquire);
+    if (known != nullptr) [[likely]]
+      return *known;
+    Ops& found = cpu::ops();
+    known_cpu.store(&found, std::memory_order_release);
+    return found;
+  }
   const CudaLibrary& cuda = cuda_library();
   if (device.index >= 0 && device.index < cuda.devices) [[likely]]
     return cuda.library->ops(device.index);

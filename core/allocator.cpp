@@ -10,73 +10,23 @@
 #include "reel/core/memory.h"
 #include "reel/core/running.h"
 #include "reel/core/scratch.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
-#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
-#endif
+#include "reel/core/thread_cache.h"
 
 namespace reel {
 
+using detail::class_bytes;
+using detail::class_of;
+using detail::FreeLists;
+using detail::kClasses;
+using detail::this_thread;
+using detail::ThreadCache;
+
+thread_local constinit ThreadCache* detail::this_thread = nullptr;
+
 namespace {
 
-// Size classes: multiples of 64 bytes up to 1 KiB, then four per power of two (at most 25 % is wasted) up to 2^46 bytes.
-constexpr int kFineClasses = 16;
-constexpr int kClasses = kFineClasses + 4 * 36;
 constexpr std::size_t kLargestBlock = std::size_t{1} << 46;
-constexpr std::int64_t kSlack = 64 << 20;  // a thread caches this much beyond its own peak
 constexpr std::int64_t kDepotBound = 256 << 20;
-
-int class_of(std::size_t bytes) {
-  if (bytes <= 1024) return bytes == 0 ? 0 : static_cast<int>((bytes - 1) / 64);
-  const int log = 63 - __builtin_clzll(bytes - 1);  // 2^log <= bytes - 1 < 2^(log + 1)
-  const int quarter = static_cast<int>((bytes - 1) >> (log - 2)) & 3;
-  return kFineClasses + 4 * (log - 10) + quarter;
-}
-
-std::size_t class_bytes(int index) {
-  if (index < kFineClasses) return 64 * static_cast<std::size_t>(index + 1);
-  const int log = 10 + (index - kFineClasses) / 4;
-  const int quarter = (index - kFineClasses) % 4;
-  return (std::size_t{1} << log) + (static_cast<std::size_t>(quarter + 1) << (log - 2));
-}
-
-struct Block {
-  Block* next;
-};
-
-struct FreeLists {
-  Block* head[kClasses] = {};
-
-  void push(int index, void* memory) {
-    auto* block = static_cast<Block*>(memory);
-    block->next = head[index];
-    head[index] = block;
-  }
-  void* pop(int index) {
-    Block* block = head[index];
-    if (block != nullptr) head[index] = block->next;
-    return block;
-  }
-};
-
-// Written by one thread, read by any: plain adds on the writer's side.
-struct Counter {
-  std::atomic<std::int64_t> value{0};
-  void add(std::int64_t difference) {
-    value.store(value.load(std::memory_order_relaxed) + difference, std::memory_order_relaxed);
-  }
-  std::int64_t get() const { return value.load(std::memory_order_relaxed); }
-};
-
-struct ThreadCache {
-  FreeLists lists;
-  Counter live, cached, peak, tensors, nodes;
-  ThreadCache* previous = nullptr;
-  ThreadCache* next = nullptr;
-};
 
 // Never destroyed: tensors in static variables outlive every static object here.
 struct Depot {
@@ -138,7 +88,6 @@ void empty_lists(FreeLists& lists) {
     }
 }
 
-REEL_FAST_TLS thread_local ThreadCache* this_thread = nullptr;
 REEL_FAST_TLS thread_local bool this_thread_ended = false;
 
 struct ThreadEnd {
@@ -179,14 +128,8 @@ __attribute__((noinline)) ThreadCache* start_thread() {
 
 ThreadCache* thread_cache() { return this_thread != nullptr ? this_thread : start_thread(); }
 
-// A cached block is poisoned but for the link; a live one behind the bytes that were asked for.
-void* hand_out(void* block, std::size_t bytes, std::size_t room) {
-  ASAN_UNPOISON_MEMORY_REGION(block, bytes);
-  ASAN_POISON_MEMORY_REGION(static_cast<char*>(block) + bytes, room - bytes);
-  return block;
-}
-
-__attribute__((noinline)) void* allocate_slow(int index, std::size_t bytes) {
+// From elsewhere than the thread's lists.
+__attribute__((noinline)) void* fetch(int index, std::size_t bytes) {
   const std::size_t room = class_bytes(index);
   void* block = take_from_depot(index);
   if (block == nullptr) block = take_from_system(room);
@@ -198,7 +141,30 @@ __attribute__((noinline)) void* allocate_slow(int index, std::size_t bytes) {
     throw OutOfMemory(detail::running_op() + ": " + std::to_string(bytes) + " bytes requested and not to be had; " +
                           memory_stats().str(),
                       SourceLocation{});
-  return hand_out(block, bytes, room);
+  ASAN_UNPOISON_MEMORY_REGION(block, bytes);
+  ASAN_POISON_MEMORY_REGION(static_cast<char*>(block) + bytes, room - bytes);
+  if (ThreadCache* cache = thread_cache()) {
+    cache->held.add(static_cast<std::int64_t>(room));
+    cache->count(static_cast<std::int64_t>(room));
+  } else {
+    depot().live += static_cast<std::int64_t>(room);
+  }
+  return block;
+}
+
+__attribute__((noinline)) void give_away(int index, void* block) noexcept {
+  const std::size_t room = class_bytes(index);
+  ASAN_POISON_MEMORY_REGION(block, room);
+  ASAN_UNPOISON_MEMORY_REGION(block, sizeof(FreeLists::Block));
+  if (ThreadCache* cache = thread_cache()) {
+    cache->live.add(-static_cast<std::int64_t>(room));
+    cache->held.add(-static_cast<std::int64_t>(room));
+    give_to_depot_or_system(index, block);
+    return;
+  }
+  depot().live -= static_cast<std::int64_t>(room);
+  ASAN_UNPOISON_MEMORY_REGION(block, room);
+  std::free(block);
 }
 
 }  // namespace
@@ -211,45 +177,16 @@ void* host_allocate(std::size_t bytes) {
                           " bytes requested, more than any machine has; " + memory_stats().str(),
                       SourceLocation{});
   const int index = class_of(bytes);
-  const std::size_t room = class_bytes(index);
-  ThreadCache* cache = thread_cache();
-  if (cache == nullptr) {
-    void* block = allocate_slow(index, bytes);
-    depot().live += static_cast<std::int64_t>(room);
-    return block;
-  }
-  void* block = cache->lists.pop(index);
-  if (block != nullptr) {
-    cache->cached.add(-static_cast<std::int64_t>(room));
-    hand_out(block, bytes, room);
-  } else {
-    block = allocate_slow(index, bytes);
-  }
-  cache->live.add(static_cast<std::int64_t>(room));
-  if (cache->live.get() > cache->peak.get()) cache->peak.value.store(cache->live.get(), std::memory_order_relaxed);
-  return block;
+  if (ThreadCache* cache = thread_cache())
+    if (void* block = cache->take(index, class_bytes(index), bytes)) return block;
+  return fetch(index, bytes);
 }
 
 void host_free(void* block, std::size_t bytes) noexcept {
   if (block == nullptr) return;
   const int index = class_of(bytes);
-  const std::size_t room = class_bytes(index);
-  ASAN_POISON_MEMORY_REGION(block, room);
-  ASAN_UNPOISON_MEMORY_REGION(block, sizeof(Block));
   ThreadCache* cache = thread_cache();
-  if (cache == nullptr) {
-    depot().live -= static_cast<std::int64_t>(room);
-    ASAN_UNPOISON_MEMORY_REGION(block, room);
-    std::free(block);
-    return;
-  }
-  cache->live.add(-static_cast<std::int64_t>(room));
-  if (cache->cached.get() + static_cast<std::int64_t>(room) > cache->peak.get() + kSlack) {
-    give_to_depot_or_system(index, block);
-    return;
-  }
-  cache->cached.add(static_cast<std::int64_t>(room));
-  cache->lists.push(index, block);
+  if (cache == nullptr || !cache->give(index, class_bytes(index), block)) give_away(index, block);
 }
 
 void count_tensors(std::int64_t difference) noexcept {
@@ -272,7 +209,7 @@ MemoryStats memory_stats() {
   MemoryStats stats{shared.live, shared.cached, shared.peak, shared.tensors, shared.nodes};
   for (const ThreadCache* cache = shared.threads; cache != nullptr; cache = cache->next) {
     stats.live_bytes += cache->live.get();
-    stats.cached_bytes += cache->cached.get();
+    stats.cached_bytes += cache->cached();
     stats.peak_bytes += cache->peak.get();
     stats.live_tensors += cache->tensors.get();
     stats.live_nodes += cache->nodes.get();
@@ -284,14 +221,13 @@ MemoryStats memory_stats() {
 void reset_peak_memory() {
   Depot& shared = depot();
   const std::lock_guard lock(shared.mutex);
-  for (ThreadCache* cache = shared.threads; cache != nullptr; cache = cache->next)
-    cache->peak.value.store(cache->live.get(), std::memory_order_relaxed);
+  for (ThreadCache* cache = shared.threads; cache != nullptr; cache = cache->next) cache->peak.set(cache->live.get());
 }
 
 void release_cached_memory() {
   if (ThreadCache* cache = thread_cache()) {
     empty_lists(cache->lists);
-    cache->cached.value.store(0, std::memory_order_relaxed);
+    cache->held.set(cache->live.get());
   }
   Depot& shared = depot();
   const std::lock_guard lock(shared.mutex);

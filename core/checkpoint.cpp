@@ -120,29 +120,23 @@ Tensors checkpointed(const Recomputed& f, const Tensors& xs, void* first, Source
   // Results of their own, which lead straight to what f took from outside.
   Tensors results;
   for (const Tensor& y : ys) results.push_back(view(y, 0, y.shape(), y.array().strides));
-  std::vector<TensorState*> saved;
-  for (const Tensor& x : xs) saved.push_back(x.state());
+  Tensors saved = xs;
   for (const Edge& edge : edges)
-    if (edge.tensor != nullptr) saved.push_back(edge.tensor);
+    if (edge.tensor != nullptr) {
+      retain(edge.tensor);
+      saved.push_back(Tensor(edge.tensor));
+    }
 
-  const Pointers outputs(results);
-  Node& node = mark.list->append(edges.size(), saved.size(), sizeof(Recompute), outputs.data(), outputs.size());
+  const Pointers outputs(results), keep(saved);
+  Node& node = mark.list->reserve(edges.size(), saved.size(), sizeof(Recompute), outputs.data(), outputs.size());
+  mark.list->append(node, outputs.data());
   node.op = "checkpoint";
   node.where = where;
   for (std::size_t i = 0; i < edges.size(); ++i) {
     node.edges[i] = edges[i];
     if (edges[i].tensor != nullptr) retain(edges[i].tensor);
   }
-  for (std::size_t i = 0; i < saved.size(); ++i) {
-    retain(saved[i]);
-    node.saved[i] = {saved[i], saved[i]->version_root().version.load(std::memory_order_relaxed)};
-  }
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    TensorState* state = results[i].state();
-    if (!is_floating(state->array.dtype)) continue;  // indices and the like are constants
-    state->slot = node.slot + static_cast<std::int64_t>(i);
-    state->list.store(mark.list, std::memory_order_relaxed);
-  }
+  NodeList::save(node, keep.data());
   fill_node(&node, std::move(recompute));
   return results;
 }

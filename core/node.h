@@ -25,10 +25,13 @@ class REEL_API Gradients {
   const Tensor& dy(int i = 0) const;
   /// All of them.
   Tensors dys() const;
+  /// dy(), for its last use in a callback: the tensor may go on without a copy, as somebody else's gradient.
+  Tensor take_dy();
   /// False: nobody wants the gradient of this input.
   bool needs(int input) const;
   /// The shape of an input that needs a gradient, which is also that gradient's.
   Shape shape(int input) const;
+  bool has_shape(int input, const Shape& shape) const;
   DType dtype(int input) const;
   /// Adds dx to the gradient of an input. Undefined: nothing. Throws ShapeError, DTypeError, DeviceError.
   void add(int input, Tensor dx);
@@ -131,7 +134,8 @@ void fill_node(Node* node, F&& callback) {
   static_assert(alignof(Callback) <= 16);
   new (node->callback) Callback(std::forward<F>(callback));
   node->run = [](void* memory, Gradients& gradients) { (*static_cast<Callback*>(memory))(gradients); };
-  node->destroy = [](void* memory) { static_cast<Callback*>(memory)->~Callback(); };
+  if constexpr (!std::is_trivially_destructible_v<Callback>)
+    node->destroy = [](void* memory) { static_cast<Callback*>(memory)->~Callback(); };
 }
 
 /// For Reel's own ops, after `if (taping())`: y was computed from the inputs; callback(Gradients&) is the backward; writes

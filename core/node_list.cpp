@@ -8,6 +8,7 @@
 #include "reel/core/error.h"
 #include "reel/core/memory.h"
 #include "reel/core/parameter.h"
+#include "reel/core/thread_cache.h"
 
 namespace reel::detail {
 
@@ -29,7 +30,13 @@ Pool& pool() {
 // An address that is this thread's alone.
 const void* thread_identity() { return &thread_tape; }
 
-std::size_t rounded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
+constexpr std::size_t rounded(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+REEL_INLINE void count_node(std::int64_t difference) {
+  if (this_thread != nullptr) [[likely]]
+    this_thread->nodes.add(difference);
+  else count_nodes(difference);
+}
 
 }  // namespace
 
@@ -56,51 +63,70 @@ void NodeList::give_back(NodeList* list) {
 
 bool NodeList::belongs_to_this_thread() const { return owner_.load(std::memory_order_relaxed) == thread_identity(); }
 
-char* NodeList::room(std::size_t bytes) {
-  while (chunk_ < chunks_.size() && used_ + bytes > chunks_[chunk_].bytes) {
-    ++chunk_;
-    used_ = 0;
-  }
+void NodeList::next_chunk(std::size_t bytes) {
+  while (chunk_ < chunks_.size() && bytes > chunks_[chunk_].bytes) ++chunk_;
   if (chunk_ == chunks_.size()) {
     const std::size_t size = bytes > kChunkBytes ? bytes : kChunkBytes;
     auto* memory = static_cast<char*>(std::malloc(size));
     if (memory == nullptr)
       throw OutOfMemory(running_op() + ": no memory on the tape for recorded ops; " + memory_stats().str(), {});
     chunks_.push_back({memory, size});
-    used_ = 0;
   }
-  char* place = chunks_[chunk_].memory + used_;
-  used_ += bytes;
-  return place;
+  next_ = chunks_[chunk_].memory;
+  end_ = next_ + chunks_[chunk_].bytes;
+  ++chunk_;
 }
 
-Node& NodeList::append(std::size_t edges, std::size_t saved, std::size_t callback_bytes, const Tensor* const* outputs,
-                       std::size_t output_count) {
+Node& NodeList::reserve(std::size_t edges, std::size_t saved, std::size_t callback_bytes, const Tensor* const* outputs,
+                        std::size_t output_count) {
   std::size_t dims = 0;
   for (std::size_t i = 0; i < output_count; ++i) dims += static_cast<std::size_t>(outputs[i]->rank());
-  const std::size_t at_callback = rounded(sizeof(Node));
+  constexpr std::size_t at_callback = rounded(sizeof(Node));
   const std::size_t at_edges = at_callback + rounded(callback_bytes);
   const std::size_t at_saved = at_edges + edges * sizeof(Edge);
   const std::size_t at_dims = at_saved + saved * sizeof(SavedVersion);
-  char* memory = room(rounded(at_dims + dims * sizeof(std::int64_t)));
+  const std::size_t bytes = rounded(at_dims + dims * sizeof(std::int64_t));
+  if (static_cast<std::size_t>(end_ - next_) < bytes) [[unlikely]]
+    next_chunk(bytes);
+  char* const memory = next_;
+  return *new (memory) Node{.op = nullptr,
+                            .where = {},
+                            .run = nullptr,
+                            .destroy = nullptr,
+                            .callback = memory + at_callback,
+                            .edges = reinterpret_cast<Edge*>(memory + at_edges),
+                            .saved = reinterpret_cast<SavedVersion*>(memory + at_saved),
+                            .slot = slot_end(),
+                            .edge_count = static_cast<std::uint16_t>(edges),
+                            .saved_count = static_cast<std::uint16_t>(saved),
+                            .output_count = static_cast<std::uint16_t>(output_count),
+                            .released = false};
+}
 
-  auto* node = new (memory) Node{};
-  node->callback = memory + at_callback;
-  node->edges = reinterpret_cast<Edge*>(memory + at_edges);
-  node->saved = reinterpret_cast<SavedVersion*>(memory + at_saved);
-  node->slot = slot_end();
-  node->edge_count = static_cast<std::uint16_t>(edges);
-  node->saved_count = static_cast<std::uint16_t>(saved);
-  node->output_count = static_cast<std::uint16_t>(output_count);
-  auto* dim = reinterpret_cast<std::int64_t*>(memory + at_dims);
-  nodes_.push_back(node);
-  for (std::size_t i = 0; i < output_count; ++i) {
-    const Array& array = outputs[i]->array();
-    slots_.push_back({node, dim, static_cast<std::int8_t>(array.rank()), array.dtype, array.device});
+void NodeList::append(Node& node, const Tensor* const* outputs) {
+  auto* dim = reinterpret_cast<std::int64_t*>(node.saved + node.saved_count);
+  nodes_.push_back(&node);
+  for (int i = 0; i < node.output_count; ++i) {
+    TensorState& state = *outputs[i]->state();
+    const Array& array = state.array;
+    slots_.push_back({&node, dim, static_cast<std::int8_t>(array.rank()), array.dtype, array.device});
     for (const std::int64_t size : array.shape) *dim++ = size;
+    if (!is_floating(array.dtype)) continue;  // indices and the like stay constants
+    state.slot = node.slot + i;
+    state.list.store(this, std::memory_order_relaxed);
   }
-  count_nodes(1);
-  return *node;
+  next_ += rounded(static_cast<std::size_t>(reinterpret_cast<char*>(dim) - next_));
+  count_node(1);
+}
+
+void NodeList::save(Node& node, const Tensor* const* saved) {
+  for (int i = 0; i < node.saved_count; ++i) {
+    TensorState* state = saved[i]->state();
+    node.saved[i] = {state, 0};
+    if (state == nullptr) continue;
+    retain(state);
+    node.saved[i].version = state->version_root().version.load(std::memory_order_relaxed);
+  }
 }
 
 void NodeList::release(Node& node) {
@@ -111,7 +137,7 @@ void NodeList::release(Node& node) {
     if (node.edges[i].tensor != nullptr) detail::release(std::exchange(node.edges[i].tensor, nullptr));
   for (int i = 0; i < node.saved_count; ++i)
     if (node.saved[i].tensor != nullptr) detail::release(node.saved[i].tensor);
-  count_nodes(-1);
+  count_node(-1);
 }
 
 void NodeList::discard_from(std::int64_t begin) {
@@ -128,23 +154,19 @@ void NodeList::clear() {
   for (std::size_t i = nodes_.size(); i-- > 0;) release(*nodes_[i]);
   nodes_.clear();
   slots_.clear();
-  chunk_ = used_ = 0;
+  chunk_ = 0;
+  next_ = end_ = nullptr;
   base_.store(end, std::memory_order_release);
 }
 
-bool is_trainable(const TensorState& x) { return x.parameter != nullptr && x.parameter->trainable; }
-
-std::int64_t slot_on(const NodeList* list, const TensorState& x, const char* op, SourceLocation where) {
+void refuse_other_threads(const TensorState& x, const char* op, SourceLocation where) {
   const NodeList* on = x.list.load(std::memory_order_relaxed);
-  if (on == nullptr) return kConstant;
-  if (on == list) return list->is_live(x.slot) ? x.slot : kConstant;
   if (!on->belongs_to_this_thread() && on->is_live(x.slot))
     throw Error(
         std::string(op) +
             ": an input is on the live tape of another thread, where its gradient would have to go; pass it as a "
             "constant, computed with untaped or after that tape has ended",
         where);
-  return kConstant;
 }
 
 Node* begin_node(const char* op, SourceLocation where, const Tensor* const* inputs, std::size_t input_count,
@@ -157,42 +179,25 @@ Node* begin_node(const char* op, SourceLocation where, const Tensor* const* inpu
   if (!where.known()) where = running.where.known() ? running.where : running.forward;
   if (thread_tape.strict) check_results(op, inputs, input_count, outputs, output_count, where);
 
-  constexpr std::size_t kFew = 16;
-  Edge few[kFew];
-  std::vector<Edge> many;
-  if (input_count > kFew) many.resize(input_count);
-  Edge* edges = input_count > kFew ? many.data() : few;
+  Node& node = list->reserve(input_count, saved_count, callback_bytes, outputs, output_count);
   bool tracked = false;
   for (std::size_t i = 0; i < input_count; ++i) {
-    edges[i] = {kConstant, nullptr};
+    Edge& edge = node.edges[i];
+    edge = {kConstant, nullptr};
     if (!inputs[i]->defined()) continue;  // an optional input that was left out
     TensorState* state = inputs[i]->state();
-    edges[i].slot = slot_on(list, *state, op, where);
-    if (edges[i].slot == kConstant && is_trainable(*state)) edges[i] = {kParameter, state};
-    tracked = tracked || edges[i].slot != kConstant;
+    edge.slot = slot_on(list, *state, op, where);
+    if (edge.slot == kConstant && is_trainable(*state)) edge = {kParameter, state};
+    tracked |= edge.slot != kConstant;
   }
   if (!tracked) return nullptr;
 
-  Node& node = list->append(input_count, saved_count, callback_bytes, outputs, output_count);
+  list->append(node, outputs);
   node.op = op;
   node.where = where;
-  for (std::size_t i = 0; i < input_count; ++i) {
-    node.edges[i] = edges[i];
-    if (edges[i].tensor != nullptr) retain(edges[i].tensor);
-  }
-  for (std::size_t i = 0; i < saved_count; ++i) {
-    TensorState* state = saved[i]->state();
-    node.saved[i] = {state, 0};
-    if (state == nullptr) continue;
-    retain(state);
-    node.saved[i].version = state->version_root().version.load(std::memory_order_relaxed);
-  }
-  for (std::size_t i = 0; i < output_count; ++i) {
-    TensorState* state = outputs[i]->state();
-    if (!is_floating(state->array.dtype)) continue;  // indices and the like stay constants
-    state->slot = node.slot + static_cast<std::int64_t>(i);
-    state->list.store(list, std::memory_order_relaxed);
-  }
+  for (std::size_t i = 0; i < input_count; ++i)
+    if (node.edges[i].tensor != nullptr) retain(node.edges[i].tensor);
+  NodeList::save(node, saved);
   return &node;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reel/core/node.h"
+#include "reel/core/parameter.h"
 
 namespace reel::detail {
 
@@ -20,6 +21,12 @@ struct SlotInfo {
   Device device;
 
   Shape shape() const { return Shape::of(dims, rank); }
+  bool has_shape(const Shape& shape) const {
+    if (shape.rank() != rank) return false;
+    for (int i = 0; i < rank; ++i)
+      if (shape[i] != dims[i]) return false;
+    return true;
+  }
 };
 
 /// Recorded ops in execution order. Nodes lie in chunks that are reused and never move; outputs are numbered by slots that
@@ -43,9 +50,13 @@ class NodeList {
   bool is_live(std::int64_t slot) const { return slot >= base_.load(std::memory_order_acquire); }
   bool belongs_to_this_thread() const;
 
-  /// A node with room for everything; edges and saved versions are left to the caller to fill in.
-  Node& append(std::size_t edges, std::size_t saved, std::size_t callback_bytes, const Tensor* const* outputs,
-               std::size_t output_count);
+  /// A node with room for everything, to be filled in; it is on the list once it is appended, and else forgotten.
+  Node& reserve(std::size_t edges, std::size_t saved, std::size_t callback_bytes, const Tensor* const* outputs,
+                std::size_t output_count);
+  /// Appends the node that was reserved last: from now on these tensors are its outputs.
+  void append(Node& node, const Tensor* const* outputs);
+  /// Keeps these tensors for the node's callback, and notes how often they were written.
+  static void save(Node& node, const Tensor* const* saved);
   /// Drops what the callback and the node hold.
   static void release(Node& node);
   /// The same for all nodes from `begin` on, whose results were computed only to be computed again (checkpoint).
@@ -66,14 +77,15 @@ class NodeList {
 
  private:
   NodeList() = default;
-  char* room(std::size_t bytes);
+  void next_chunk(std::size_t bytes);
 
   struct Chunk {
     char* memory;
     std::size_t bytes;
   };
   std::vector<Chunk> chunks_;
-  std::size_t chunk_ = 0, used_ = 0;
+  std::size_t chunk_ = 0;                  // the next one to use
+  char *next_ = nullptr, *end_ = nullptr;  // what is left of the one before
   std::vector<Node*> nodes_;
   std::vector<SlotInfo> slots_;
   int sweeps_ = 0;
@@ -82,11 +94,19 @@ class NodeList {
   std::atomic<const void*> owner_{nullptr};
 };
 
+/// Throws Error if x is on the live tape of another thread.
+void refuse_other_threads(const TensorState& x, const char* op, SourceLocation where);
 /// The slot of x on `list`, kConstant if it has none there. Throws Error if x is on the live tape of another thread.
-std::int64_t slot_on(const NodeList* list, const TensorState& x, const char* op, SourceLocation where);
+inline std::int64_t slot_on(const NodeList* list, const TensorState& x, const char* op, SourceLocation where) {
+  const NodeList* on = x.list.load(std::memory_order_relaxed);
+  if (on == nullptr) return kConstant;
+  if (on == list) return list->is_live(x.slot) ? x.slot : kConstant;
+  refuse_other_threads(x, op, where);
+  return kConstant;
+}
 
 /// x is a trainable parameter's value.
-bool is_trainable(const TensorState& x);
+inline bool is_trainable(const TensorState& x) { return x.parameter != nullptr && x.parameter->trainable; }
 
 /// A tensor and what it is to an op.
 struct NamedOperand {

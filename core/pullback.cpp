@@ -47,7 +47,8 @@ Tensor PullbackRange::watched(const Tensor& x, SourceLocation where) {
     return alias;
   }
   const Tensor* output = &alias;
-  Node& node = mark_.list->append(0, 0, 0, &output, 1);
+  Node& node = mark_.list->reserve(0, 0, 0, &output, 1);
+  mark_.list->append(node, &output);
   node.op = "pullback";
   node.where = where;
   alias.state()->slot = node.slot;

@@ -158,6 +158,27 @@ Sweep::~Sweep() {
   list_.end_sweep();
 }
 
+REEL_INLINE bool Sweep::needs(const Edge& edge) const {
+  if (edge.slot >= begin_) return (flags(edge.slot) & kNeeded) != 0;
+  return edge.slot != kConstant && needs_outside(edge);
+}
+
+bool Sweep::needs_outside(const Edge& edge) const {
+  if (edge.slot == kParameter && parameters_ && (edge.tensor == nullptr || is_trainable(*edge.tensor)))
+    return true;  // null: of a node that was released, as run_node will say
+  for (const Outside& outside : outside_)
+    if (outside.slot == edge.slot && outside.parameter == edge.tensor) return true;
+  return false;
+}
+
+// Where the gradient of an edge is summed; null for a parameter that keeps its own.
+REEL_INLINE Tensor* Sweep::place(const Edge& edge) {
+  if (edge.slot >= begin_) return &gradient(edge.slot);
+  for (Outside& outside : outside_)
+    if (outside.slot == edge.slot && outside.parameter == edge.tensor) return &outside.gradient;
+  return nullptr;
+}
+
 void Sweep::mark() {
   if (wanted_ != nullptr) {
     for (std::size_t i = 0; i < wanted_->size(); ++i) {
@@ -184,26 +205,8 @@ void Sweep::mark() {
     bool needed = false;
     for (int e = 0; e < node.edge_count && !needed; ++e) needed = needs(node.edges[e]);
     if (needed)
-      for (int o = 0; o < node.output_count; ++o) flags(node.slot + o) |= kNeeded;
+      for (int o = 0; o < node.output_count; ++o) flags(node.slot + o) |= kNeeded | kRuns;
   }
-}
-
-bool Sweep::needs(const Edge& edge) const {
-  if (edge.slot >= begin_) return (flags(edge.slot) & kNeeded) != 0;
-  if (edge.slot == kConstant) return false;
-  if (edge.slot == kParameter && parameters_ && (edge.tensor == nullptr || is_trainable(*edge.tensor)))
-    return true;  // null: of a node that was released, as run_node will say
-  for (const Outside& outside : outside_)
-    if (outside.slot == edge.slot && outside.parameter == edge.tensor) return true;
-  return false;
-}
-
-// Where the gradient of an edge is summed; null for a parameter that keeps its own.
-Tensor* Sweep::place(const Edge& edge) {
-  if (edge.slot >= begin_) return &gradient(edge.slot);
-  for (Outside& outside : outside_)
-    if (outside.slot == edge.slot && outside.parameter == edge.tensor) return &outside.gradient;
-  return nullptr;
 }
 
 void Sweep::run(Tensor dy) {
@@ -212,7 +215,7 @@ void Sweep::run(Tensor dy) {
   gradient(y_slot_) = std::move(dy);
   for (std::int64_t i = last_node_; i >= first_node_; --i) {
     const Node& node = list_.node(i);
-    if (node.edge_count == 0 || (flags(node.slot) & kNeeded) == 0) continue;
+    if (node.output_count == 0 || (flags(node.slot) & kRuns) == 0) continue;
     bool reached = false;
     for (int o = 0; o < node.output_count; ++o) reached = reached || gradient(node.slot + o).defined();
     if (reached) run_node(node);
@@ -220,9 +223,6 @@ void Sweep::run(Tensor dy) {
 }
 
 void Sweep::run_node(const Node& node) {
-  bool inputs_needed = false;
-  for (int e = 0; e < node.edge_count; ++e) inputs_needed = inputs_needed || needs(node.edges[e]);
-  if (!inputs_needed) return;  // wanted itself, but nothing behind it
   if (node.run == nullptr)
     throw Error(std::string(call_) +
                     ": what is computed inside checkpoint has no callbacks: use what it returns, got " +
@@ -284,30 +284,26 @@ void Sweep::check_gradients(const Node& node) {
   }
 }
 
-void Sweep::check_gradient(const Node& node, int input, const Tensor& dx) const {
-  const Edge& edge = node.edges[input];
-  const auto refuse = [&](const std::string& what, const std::string& required, const std::string& got) {
-    return "the gradient of input " + std::to_string(input) + " must " + what + " " + required + ", got " + got;
+// What the gradient of an edge looks like.
+REEL_INLINE SlotInfo Sweep::info(const Edge& edge) const {
+  if (edge.slot != kParameter) return list_.slot(edge.slot);
+  const Array& array = edge.tensor->array;
+  return {nullptr, array.shape.begin(), static_cast<std::int8_t>(array.rank()), array.dtype, array.device};
+}
+
+REEL_INLINE void Sweep::check_gradient(const Node& node, int input, const Tensor& dx) const {
+  const SlotInfo required = info(node.edges[input]);
+  if (!required.has_shape(dx.shape()) || required.dtype != dx.dtype() || !(required.device == dx.device())) [[unlikely]]
+    refuse_gradient(required, input, dx);
+}
+
+void Sweep::refuse_gradient(const SlotInfo& required, int input, const Tensor& dx) const {
+  const auto refuse = [&](const std::string& what, const std::string& should, const std::string& got) {
+    return "the gradient of input " + std::to_string(input) + " must " + what + " " + should + ", got " + got;
   };
-  Shape shape;
-  DType dtype;
-  Device device;
-  if (edge.slot == kParameter) {
-    shape = edge.tensor->array.shape;
-    dtype = edge.tensor->array.dtype;
-    device = edge.tensor->array.device;
-  } else {
-    const SlotInfo& info = list_.slot(edge.slot);
-    bool same = info.rank == dx.rank() && info.dtype == dx.dtype() && info.device == dx.device();
-    for (int i = 0; same && i < info.rank; ++i) same = info.dims[i] == dx.shape()[i];
-    if (same) return;
-    shape = info.shape();
-    dtype = info.dtype;
-    device = info.device;
-  }
-  if (!(dx.shape() == shape)) throw ShapeError(refuse("have shape", shape.str(), dx.shape().str()));
-  if (dx.dtype() != dtype) throw DTypeError(refuse("be", name_of(dtype), name_of(dx.dtype())));
-  if (!(dx.device() == device)) throw DeviceError(refuse("be on", device.name(), dx.device().name()));
+  if (!required.has_shape(dx.shape())) throw ShapeError(refuse("have shape", required.shape().str(), dx.shape().str()));
+  if (dx.dtype() != required.dtype) throw DTypeError(refuse("be", name_of(required.dtype), name_of(dx.dtype())));
+  throw DeviceError(refuse("be on", required.device.name(), dx.device().name()));
 }
 
 void Sweep::accumulate(Tensor& sum, Tensor dx) {
@@ -358,14 +354,18 @@ bool Gradients::needs(int input) const {
   return input >= 0 && input < node_.edge_count && sweep_.needs(node_.edges[input]);
 }
 
-Shape Gradients::shape(int input) const {
-  const Edge& edge = node_.edges[input];
-  return edge.slot == kParameter ? edge.tensor->array.shape : sweep_.list_.slot(edge.slot).shape();
+Shape Gradients::shape(int input) const { return sweep_.info(node_.edges[input]).shape(); }
+
+bool Gradients::has_shape(int input, const Shape& shape) const {
+  return sweep_.info(node_.edges[input]).has_shape(shape);
 }
 
-DType Gradients::dtype(int input) const {
-  const Edge& edge = node_.edges[input];
-  return edge.slot == kParameter ? edge.tensor->array.dtype : sweep_.list_.slot(edge.slot).dtype;
+DType Gradients::dtype(int input) const { return sweep_.info(node_.edges[input]).dtype; }
+
+Tensor Gradients::take_dy() {
+  const bool last = node_.output_count == 1 && !thread_tape.strict && (sweep_.flags(node_.slot) & Sweep::kWanted) == 0;
+  Tensor& dy = sweep_.gradient(node_.slot);
+  return last ? std::move(dy) : dy;
 }
 
 bool Gradients::recording() const { return thread_tape.recording; }
@@ -397,13 +397,8 @@ Gradients::Destination Gradients::destination(int input) {
     if (!sole_owner(*sum)) *sum = copied(*sum, sum->dtype());
     return {*sum, false};
   }
-  if (edge.slot == kParameter) {
-    const Array& array = edge.tensor->array;
-    *sum = empty(array.shape, {.dtype = array.dtype, .device = array.device});
-  } else {
-    const SlotInfo& info = sweep_.list_.slot(edge.slot);
-    *sum = empty(info.shape(), {.dtype = info.dtype, .device = info.device});
-  }
+  const SlotInfo info = sweep_.info(edge);
+  *sum = empty(info.shape(), {.dtype = info.dtype, .device = info.device});
   return {*sum, true};
 }
 

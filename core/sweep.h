@@ -60,7 +60,8 @@ class Sweep {
  private:
   friend class Gradients;
   friend struct Recompute;
-  static constexpr std::uint8_t kNeeded = 1, kWanted = 2;
+  // Of an output: its gradient is needed; and wanted by the caller; its op's callback must run.
+  static constexpr std::uint8_t kNeeded = 1, kWanted = 2, kRuns = 4;
   struct SinkLink {  // from the tensors' cache, as a vector's elements would not be
     ParameterSink sink;
     SinkLink* next;
@@ -76,8 +77,11 @@ class Sweep {
   void check_versions(const Node& node) const;
   void check_gradients(const Node& node);
   bool needs(const Edge& edge) const;
+  bool needs_outside(const Edge& edge) const;
   Tensor* place(const Edge& edge);
+  SlotInfo info(const Edge& edge) const;
   void check_gradient(const Node& node, int input, const Tensor& dx) const;
+  [[noreturn]] void refuse_gradient(const SlotInfo& required, int input, const Tensor& dx) const;
   void accumulate(Tensor& sum, Tensor dx);
   ParameterSink& sink(ParameterState& parameter);
   std::uint8_t& flags(std::int64_t slot) const { return flags_[slot - begin_]; }

@@ -79,11 +79,10 @@ void Tape::watch(const Tensor& x, SourceLocation where) {
   detail::TensorState& state = *x.state();
   if (detail::is_trainable(state) || detail::slot_on(mark_.list, state, "watch", where) != detail::kConstant) return;
   const Tensor* output = &x;
-  detail::Node& node = mark_.list->append(0, 0, 0, &output, 1);
+  detail::Node& node = mark_.list->reserve(0, 0, 0, &output, 1);
+  mark_.list->append(node, &output);
   node.op = "watch";
   node.where = where;
-  state.slot = node.slot;
-  state.list.store(mark_.list, std::memory_order_relaxed);
 }
 
 void Tape::backward(const Tensor& y, SweepOptions options, SourceLocation where) {

@@ -7,6 +7,7 @@
 #include "reel/core/ops.h"
 #include "reel/core/scratch.h"
 #include "reel/core/tape.h"
+#include "reel/core/thread_cache.h"
 #include "reel/core/trace_log.h"
 
 namespace reel {
@@ -20,11 +21,31 @@ constexpr std::size_t kInlineBytes = 64;
 constexpr std::size_t kStateBytes = (sizeof(TensorState) + 63) / 64 * 64;
 constexpr std::size_t kStateBlock = kStateBytes + kInlineBytes;
 
-TensorState* new_state() {
-  auto* state = new (detail::host_allocate(kStateBlock)) TensorState;
+constexpr int kStateClass = detail::class_of(kStateBlock);
+static_assert(detail::class_bytes(kStateClass) == kStateBlock);
+
+REEL_INLINE void* take_state_block() {
+  if (detail::ThreadCache* cache = detail::this_thread) [[likely]]
+    if (void* block = cache->take(kStateClass, kStateBlock, kStateBlock)) [[likely]] {
+      cache->tensors.add(1);
+      return block;
+    }
+  void* block = detail::host_allocate(kStateBlock);
   detail::count_tensors(1);
-  return state;
+  return block;
 }
+
+REEL_INLINE void give_state_block(void* block) noexcept {
+  if (detail::ThreadCache* cache = detail::this_thread) [[likely]]
+    if (cache->give(kStateClass, kStateBlock, block)) [[likely]] {
+      cache->tensors.add(-1);
+      return;
+    }
+  detail::host_free(block, kStateBlock);
+  detail::count_tensors(-1);
+}
+
+TensorState* new_state(const Array& array = {}) { return new (take_state_block()) TensorState(array); }
 
 void set_contiguous(Array& array, const Shape& shape) {
   array.shape = shape;
@@ -101,7 +122,6 @@ namespace detail {
 constinit const Tensor undefined_tensor;
 
 void destroy(TensorState* state) noexcept {
-  count_tensors(-1);
   if (state->traced) [[unlikely]]
     trace_destroyed(state);
   if (state->owner != nullptr) {
@@ -112,7 +132,7 @@ void destroy(TensorState* state) noexcept {
     free_block(state->array.data, state->block_bytes, state->array.device);
   }
   state->~TensorState();
-  host_free(state, kStateBlock);
+  give_state_block(state);
 }
 
 Tensor view(const Tensor& x, std::int64_t offset, const Shape& shape, const std::int64_t* strides) {
@@ -188,17 +208,18 @@ Tensor transferred(const Tensor& x, Device device) {
 
 namespace {
 
-// Gives a state with all but its memory that memory.
-Tensor with_memory(TensorState* state, std::size_t bytes, Ops* device, SourceLocation where) {
+// Memory for a state that has all but that.
+__attribute__((noinline)) void allocate_block(TensorState* state, std::size_t bytes) {
+  const Device device = state->array.device;
+  state->array.data = device.is_cpu() ? detail::host_allocate(bytes) : backend(device).allocate(bytes);
+  state->block_bytes = static_cast<std::int64_t>(bytes);
+}
+REEL_INLINE Tensor with_memory(TensorState* state, std::size_t bytes, SourceLocation where) {
   Tensor x(state);
-  if (device != nullptr) {
-    state->array.data = device->allocate(bytes);
-    state->block_bytes = static_cast<std::int64_t>(bytes);
-  } else if (bytes <= kInlineBytes) {
+  if (bytes <= kInlineBytes && state->array.device.is_cpu()) {
     state->array.data = reinterpret_cast<char*>(state) + kStateBytes;
   } else {
-    state->array.data = detail::host_allocate(bytes);
-    state->block_bytes = static_cast<std::int64_t>(bytes);
+    allocate_block(state, bytes);
   }
   if (detail::thread_tape.traced) [[unlikely]]
     detail::trace_created(state, where);
@@ -209,14 +230,14 @@ Tensor with_memory(TensorState* state, std::size_t bytes, Ops* device, SourceLoc
 
 Tensor detail::new_tensor(const char* op, const Shape& shape, TensorOptions options, SourceLocation where) {
   now_running(op, where);
-  Ops* const device = options.device.is_cpu() ? nullptr : &backend(options.device, where);  // throws if there is none
+  if (!options.device.is_cpu()) backend(options.device, where);  // throws if there is none
   const std::size_t bytes =
       checked_bytes(where.known() || running.op == nullptr ? op : running.op, shape, options.dtype, where);
   TensorState* state = new_state();
   state->array.dtype = options.dtype;
   state->array.device = options.device;
   set_contiguous(state->array, shape);
-  return with_memory(state, bytes, device, where);
+  return with_memory(state, bytes, where);
 }
 
 Tensor empty(const Shape& shape, TensorOptions options, SourceLocation where) {
@@ -230,10 +251,7 @@ Tensor empty_like(const Tensor& x, SourceLocation where) {
   if (!like.contiguous)  // it may repeat elements: all of them may be too many
     return detail::new_tensor("empty_like", like.shape, {.dtype = like.dtype, .device = like.device}, where);
   detail::now_running("empty_like", where);
-  TensorState* state = new_state();
-  state->array = like;
-  Ops* const device = like.device.is_cpu() ? nullptr : &backend(like.device, where);
-  return with_memory(state, static_cast<std::size_t>(like.size) * size_of(like.dtype), device, where);
+  return with_memory(new_state(like), static_cast<std::size_t>(like.size) * size_of(like.dtype), where);
 }
 
 Tensor from_memory(void* data, const Shape& shape, DType dtype, void (*release)(void*), void* context,

@@ -34,13 +34,15 @@ struct TensorState {
   bool traced = false;                       // a Trace knows who made it
   std::int64_t block_bytes = 0;              // > 0: array.data is a block of the device's allocator
   void (*release)(void* context) = nullptr;  // for memory that came from outside
-  void* release_context = nullptr;
-  std::atomic<NodeList*> list{nullptr};  // where it was recorded, as output `slot`; see Tape
-  std::int64_t slot = -1;
-  ParameterState* parameter = nullptr;  // set while it is a Parameter's value
-  const char* writer = nullptr;         // the call that wrote last
+  std::atomic<NodeList*> list{nullptr};      // where it was recorded; see Tape
+  ParameterState* parameter = nullptr;       // set while it is a Parameter's value
+  // Only if there is a `release`, a list, a write: not worth setting before.
+  void* release_context;
+  std::int64_t slot;   // which output of its list it is
+  const char* writer;  // the call that wrote last
   SourceLocation written_at;
 
+  explicit TensorState(const Array& array_) : array(array_) {}
   TensorState& version_root() { return own_version ? *this : *owner; }
 };
 

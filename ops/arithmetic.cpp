@@ -36,14 +36,14 @@ struct Add {
   static constexpr BinaryOp op = BinaryOp::add;
   static constexpr const char* name = "add";
   static constexpr bool saves_sides = false, saves_result = false;
-  static Tensor left(const Tensor& dy, const Side&, const Side&, const Tensor&) { return dy; }
-  static Tensor right(const Tensor& dy, const Side&, const Side&, const Tensor&) { return dy; }
+  static Tensor left(Tensor dy, const Side&, const Side&, const Tensor&) { return dy; }
+  static Tensor right(Tensor dy, const Side&, const Side&, const Tensor&) { return dy; }
 };
 struct Sub {
   static constexpr BinaryOp op = BinaryOp::sub;
   static constexpr const char* name = "sub";
   static constexpr bool saves_sides = false, saves_result = false;
-  static Tensor left(const Tensor& dy, const Side&, const Side&, const Tensor&) { return dy; }
+  static Tensor left(Tensor dy, const Side&, const Side&, const Tensor&) { return dy; }
   static Tensor right(const Tensor& dy, const Side&, const Side&, const Tensor&) { return neg(dy); }
 };
 struct Mul {
@@ -116,26 +116,30 @@ Operand operand(const Arg& x) {
 }
 
 void add_summed(Gradients& g, int input, Tensor dx) {
-  const Shape shape = g.shape(input);
-  g.add(input, dx.shape() == shape ? std::move(dx) : detail::sum_to(dx, shape));
+  g.add(input, g.has_shape(input, dx.shape()) ? std::move(dx) : detail::sum_to(dx, g.shape(input)));
+}
+
+template <class Rule>
+void add_sides(Gradients& g, const Side& a, const Side& b, const Tensor& y) {
+  const bool left = g.needs(0), right = g.needs(1);
+  if (left && right) add_summed(g, 0, Rule::left(g.dy(), a, b, y));
+  else if (left) add_summed(g, 0, Rule::left(g.take_dy(), a, b, y));
+  if (right) add_summed(g, 1, Rule::right(g.take_dy(), a, b, y));
 }
 
 template <class Rule>
 void record_binary(const Arg& a, const Arg& b, const Tensor& y, SourceLocation where) {
-  static const Tensor none;
+  const Tensor& none = detail::undefined_tensor;
   const Tensor& left = a.is_tensor() ? a.tensor() : none;
   const Tensor& right = b.is_tensor() ? b.tensor() : none;
   if constexpr (!Rule::saves_sides && !Rule::saves_result) {
-    detail::record_op(Rule::name, where, {&left, &right}, y, {}, [](Gradients& g) {
-      if (g.needs(0)) add_summed(g, 0, Rule::left(g.dy(), {}, {}, {}));
-      if (g.needs(1)) add_summed(g, 1, Rule::right(g.dy(), {}, {}, {}));
-    });
+    detail::record_op(Rule::name, where, {&left, &right}, y, {},
+                      [](Gradients& g) { add_sides<Rule>(g, {}, {}, detail::undefined_tensor); });
   } else {
     const Tensor& result = Rule::saves_result ? y : none;
     detail::record_op(Rule::name, where, {&left, &right}, y, {&left, &right, &result},
                       [x = Side{left, a.scalar()}, z = Side{right, b.scalar()}, result](Gradients& g) {
-                        if (g.needs(0)) add_summed(g, 0, Rule::left(g.dy(), x, z, result));
-                        if (g.needs(1)) add_summed(g, 1, Rule::right(g.dy(), x, z, result));
+                        add_sides<Rule>(g, x, z, result);
                       });
   }
 }

@@ -1,0 +1,106 @@
+#pragma once
+
+// Private to core/: a thread's own part of the caching allocator, as far as it must be short (allocator.cpp has the rest).
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "reel/core/macros.h"
+#include "reel/core/running.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
+#endif
+
+namespace reel::detail {
+
+// Size classes: multiples of 64 bytes up to 1 KiB, then four per power of two (at most 25 % is wasted) up to 2^46 bytes.
+inline constexpr int kFineClasses = 16;
+inline constexpr int kClasses = kFineClasses + 4 * 36;
+inline constexpr std::int64_t kSlack = 64 << 20;  // a thread caches this much beyond its own peak
+
+constexpr int class_of(std::size_t bytes) {
+  if (bytes <= 1024) return bytes == 0 ? 0 : static_cast<int>((bytes - 1) / 64);
+  const int log = 63 - __builtin_clzll(bytes - 1);  // 2^log <= bytes - 1 < 2^(log + 1)
+  const int quarter = static_cast<int>((bytes - 1) >> (log - 2)) & 3;
+  return kFineClasses + 4 * (log - 10) + quarter;
+}
+
+constexpr std::size_t class_bytes(int index) {
+  if (index < kFineClasses) return 64 * static_cast<std::size_t>(index + 1);
+  const int log = 10 + (index - kFineClasses) / 4;
+  const int quarter = (index - kFineClasses) % 4;
+  return (std::size_t{1} << log) + (static_cast<std::size_t>(quarter + 1) << (log - 2));
+}
+
+struct FreeLists {
+  struct Block {
+    Block* next;
+  };
+  Block* head[kClasses] = {};
+
+  REEL_INLINE void push(int index, void* memory) {
+    auto* block = static_cast<Block*>(memory);
+    block->next = head[index];
+    head[index] = block;
+  }
+  REEL_INLINE void* pop(int index) {
+    Block* block = head[index];
+    if (block != nullptr) head[index] = block->next;
+    return block;
+  }
+};
+
+// Written by one thread, read by any: plain adds on the writer's side.
+struct Counter {
+  std::atomic<std::int64_t> value{0};
+  REEL_INLINE void add(std::int64_t difference) { set(get() + difference); }
+  REEL_INLINE void set(std::int64_t to) { value.store(to, std::memory_order_relaxed); }
+  REEL_INLINE std::int64_t get() const { return value.load(std::memory_order_relaxed); }
+};
+
+/// Blocks go from the lists to their users and back with one count: what is cached is held but not live.
+struct ThreadCache {
+  FreeLists lists;
+  Counter live, peak, held, tensors, nodes;  // bytes; a thread that frees others' blocks has a negative live
+  ThreadCache* previous = nullptr;
+  ThreadCache* next = nullptr;
+
+  std::int64_t cached() const { return held.get() - live.get(); }
+
+  /// A block of a class, of which `bytes` will be used; null if none is cached.
+  REEL_INLINE void* take(int index, std::size_t room, std::size_t bytes) {
+    void* block = lists.pop(index);
+    if (block == nullptr) [[unlikely]]
+      return nullptr;
+    // A cached block is poisoned but for the link; a live one behind the bytes that were asked for.
+    ASAN_UNPOISON_MEMORY_REGION(block, bytes);
+    ASAN_POISON_MEMORY_REGION(static_cast<char*>(block) + bytes, room - bytes);
+    count(static_cast<std::int64_t>(room));
+    return block;
+  }
+  /// False if the thread caches enough.
+  REEL_INLINE bool give(int index, std::size_t room, void* block) {
+    const std::int64_t left = live.get() - static_cast<std::int64_t>(room);
+    if (held.get() - left > peak.get() + kSlack) [[unlikely]]
+      return false;
+    ASAN_POISON_MEMORY_REGION(block, room);
+    ASAN_UNPOISON_MEMORY_REGION(block, sizeof(FreeLists::Block));
+    live.set(left);
+    lists.push(index, block);
+    return true;
+  }
+  REEL_INLINE void count(std::int64_t room) {
+    const std::int64_t now = live.get() + room;
+    live.set(now);
+    if (now > peak.get()) peak.set(now);
+  }
+};
+
+extern thread_local constinit ThreadCache* this_thread REEL_FAST_TLS;
+
+}  // namespace reel::detail
