@@ -76,14 +76,13 @@ const CudaLibrary& cuda_library() {
 
 }  // namespace
 
-Ops& backend(Device device, SourceLocation where) {
-  if (detail::thread_tape.traced) [[unlikely]]
-    detail::trace_start();
-  static constinit std::atomic<Ops*> known_cpu = nullptr;  // without the guard that a static object has
+namespace {
+
+constinit std::atomic<Ops*> known_cpu = nullptr;  // without the guard of a static object
+
+__attribute__((noinline)) Ops& find_backend(Device device, SourceLocation where) {
+  if (detail::thread_tape.traced) detail::trace_start();
   if (device.is_cpu()) {
-    Ops* const known = known_cpu.load(std::memory_order_acquire);
-    if (known != nullptr) [[likely]]
-      return *known;
     Ops& found = cpu::ops();
     known_cpu.store(&found, std::memory_order_release);
     return found;
@@ -95,6 +94,15 @@ Ops& backend(Device device, SourceLocation where) {
                                       : "device: must be one of the GPUs cuda:0 to cuda:" +
                                             std::to_string(cuda.devices - 1) + ", got " + device.name(),
                     where);
+}
+
+}  // namespace
+
+Ops& backend(Device device, SourceLocation where) {
+  Ops* const known = known_cpu.load(std::memory_order_acquire);
+  if (device.is_cpu() && known != nullptr && !detail::thread_tape.traced) [[likely]]
+    return *known;
+  return find_backend(device, where);
 }
 
 void launch_kernel(Device device, const UserKernel& kernel, const KernelLaunch& launch, SourceLocation where) {

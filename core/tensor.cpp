@@ -45,36 +45,32 @@ REEL_INLINE void give_state_block(void* block) noexcept {
   detail::count_tensors(-1);
 }
 
-TensorState* new_state(const Array& array = {}) { return new (take_state_block()) TensorState(array); }
+REEL_INLINE TensorState* new_state() { return new (take_state_block()) TensorState; }
 
-void set_contiguous(Array& array, const Shape& shape) {
-  array.shape = shape;
-  array.contiguous = true;
-  std::uint64_t stride = 1;  // may wrap before it meets an axis of size 0
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    array.strides[i] = static_cast<std::int64_t>(stride);
-    stride *= static_cast<std::uint64_t>(shape[i]);
-  }
-  array.size = static_cast<std::int64_t>(stride);
-}
-
-[[noreturn]] void refuse_sizes(const char* op, const Shape& shape, bool negative, SourceLocation where) {
+[[noreturn]] __attribute__((noinline)) void refuse_sizes(const char* op, const Shape& shape, bool negative,
+                                                         SourceLocation where) {
   if (negative) throw ShapeError(std::string(op) + ": sizes must not be negative, got shape " + shape.str(), where);
   throw ShapeError(std::string(op) + ": shape " + shape.str() + " has more bytes than 64 bits count", where);
 }
 
-// The bytes of all elements. In any order of axes: [2^40, 2^40, 0] has none.
-std::size_t checked_bytes(const char* op, const Shape& shape, DType dtype, SourceLocation where) {
-  auto bytes = static_cast<std::int64_t>(size_of(dtype));
-  std::int64_t signs = 0;
+// Lays an array of known dtype out row by row and gives the bytes of all elements. In any order of axes: [2^40, 2^40, 0] has
+// none.
+REEL_INLINE std::size_t lay_out(const char* op, Array& array, const Shape& shape, SourceLocation where) {
+  std::int64_t size = 1, bytes = 0, signs = 0;
   bool overflow = false, empty = false;
-  for (const std::int64_t dim : shape) {
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    const std::int64_t dim = shape[i];
+    array.strides[i] = size;
     signs |= dim;
     empty |= dim == 0;
-    overflow |= __builtin_mul_overflow(bytes, dim, &bytes);
+    overflow |= __builtin_mul_overflow(size, dim, &size);
   }
+  overflow |= __builtin_mul_overflow(size, static_cast<std::int64_t>(size_of(array.dtype)), &bytes);
   if (signs < 0 || (overflow && !empty)) [[unlikely]]
     refuse_sizes(op, shape, signs < 0, where);
+  array.shape = shape;
+  array.contiguous = true;
+  array.size = empty ? 0 : size;
   return empty ? 0 : static_cast<std::size_t>(bytes);
 }
 
@@ -154,9 +150,9 @@ Tensor view(const Tensor& x, std::int64_t offset, const Shape& shape, const std:
 
 Tensor carve(const Tensor& x, std::int64_t offset, const Shape& shape) {
   TensorState* state = new_state();
-  set_contiguous(state->array, shape);
-  state->array.dtype = x.dtype();
   Tensor carved(state);
+  state->array.dtype = x.dtype();
+  lay_out("carve", state->array, shape, {});
   move_to(carved, x, offset);
   return carved;
 }
@@ -208,14 +204,13 @@ Tensor transferred(const Tensor& x, Device device) {
 
 namespace {
 
-// Memory for a state that has all but that.
+// Memory for a tensor that has all but that.
 __attribute__((noinline)) void allocate_block(TensorState* state, std::size_t bytes) {
   const Device device = state->array.device;
   state->array.data = device.is_cpu() ? detail::host_allocate(bytes) : backend(device).allocate(bytes);
   state->block_bytes = static_cast<std::int64_t>(bytes);
 }
-REEL_INLINE Tensor with_memory(TensorState* state, std::size_t bytes, SourceLocation where) {
-  Tensor x(state);
+REEL_INLINE void give_memory(TensorState* state, std::size_t bytes, SourceLocation where) {
   if (bytes <= kInlineBytes && state->array.device.is_cpu()) {
     state->array.data = reinterpret_cast<char*>(state) + kStateBytes;
   } else {
@@ -223,7 +218,6 @@ REEL_INLINE Tensor with_memory(TensorState* state, std::size_t bytes, SourceLoca
   }
   if (detail::thread_tape.traced) [[unlikely]]
     detail::trace_created(state, where);
-  return x;
 }
 
 }  // namespace
@@ -231,13 +225,13 @@ REEL_INLINE Tensor with_memory(TensorState* state, std::size_t bytes, SourceLoca
 Tensor detail::new_tensor(const char* op, const Shape& shape, TensorOptions options, SourceLocation where) {
   now_running(op, where);
   if (!options.device.is_cpu()) backend(options.device, where);  // throws if there is none
-  const std::size_t bytes =
-      checked_bytes(where.known() || running.op == nullptr ? op : running.op, shape, options.dtype, where);
   TensorState* state = new_state();
+  Tensor x(state);
   state->array.dtype = options.dtype;
   state->array.device = options.device;
-  set_contiguous(state->array, shape);
-  return with_memory(state, bytes, where);
+  if (!where.known() && running.op != nullptr) op = running.op;
+  give_memory(state, lay_out(op, state->array, shape, where), where);
+  return x;
 }
 
 Tensor empty(const Shape& shape, TensorOptions options, SourceLocation where) {
@@ -251,21 +245,23 @@ Tensor empty_like(const Tensor& x, SourceLocation where) {
   if (!like.contiguous)  // it may repeat elements: all of them may be too many
     return detail::new_tensor("empty_like", like.shape, {.dtype = like.dtype, .device = like.device}, where);
   detail::now_running("empty_like", where);
-  return with_memory(new_state(like), static_cast<std::size_t>(like.size) * size_of(like.dtype), where);
+  auto* state = new (take_state_block()) TensorState(like);
+  Tensor y(state);
+  give_memory(state, static_cast<std::size_t>(like.size) * size_of(like.dtype), where);
+  return y;
 }
 
 Tensor from_memory(void* data, const Shape& shape, DType dtype, void (*release)(void*), void* context,
                    SourceLocation where) {
-  checked_bytes("from_memory", shape, dtype, where);
-  if (data == nullptr && shape.size() > 0)
-    throw Error("from_memory: memory for shape " + shape.str() + " is required, got a null pointer", where);
   TensorState* state = new_state();
-  set_contiguous(state->array, shape);
-  state->array.data = data;
+  Tensor x(state);
   state->array.dtype = dtype;
+  if (lay_out("from_memory", state->array, shape, where) > 0 && data == nullptr)
+    throw Error("from_memory: memory for shape " + shape.str() + " is required, got a null pointer", where);
+  state->array.data = data;
   state->release = release != nullptr ? release : [](void*) {};
   state->release_context = context;
-  return Tensor(state);
+  return x;
 }
 
 std::int64_t Tensor::size(int axis, SourceLocation where) const {

@@ -42,6 +42,7 @@ struct TensorState {
   const char* writer;  // the call that wrote last
   SourceLocation written_at;
 
+  TensorState() {}
   explicit TensorState(const Array& array_) : array(array_) {}
   TensorState& version_root() { return own_version ? *this : *owner; }
 };
