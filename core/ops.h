@@ -140,8 +140,10 @@ class REEL_API Ops {
   virtual void arange(const Array& y, Scalar start, Scalar step) = 0;
   /// uniform: [0, 1) with 24 (f32) or 53 (f64) bits; normal: Box-Muller on pairs of lanes; bits: i64, 32 random bits each.
   virtual void random(RandomOp op, const Array& y, const PhiloxState& state) = 0;
-  /// Throws IndexError naming `op`, position and value unless 0 <= index[i] < limit for all i. i32 or i64, contiguous.
-  virtual void check_indices(const Array& index, std::int64_t limit, const char* op, SourceLocation where) = 0;
+  /// Throws IndexError naming `op`, position and value unless 0 <= index[i] < limit, or index[i] == *exempt (may be null), for
+  /// all i. i32 or i64, contiguous.
+  virtual void check_indices(const Array& index, std::int64_t limit, const std::int64_t* exempt, const char* op,
+                             SourceLocation where) = 0;
   /// Bytes between host memory and this device; plain copies on the CPU.
   virtual void from_host(const void* host, void* device, std::int64_t bytes) = 0;
   virtual void to_host(const void* device, void* host, std::int64_t bytes) = 0;

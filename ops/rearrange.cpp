@@ -149,7 +149,7 @@ Tensor one_hot(const Tensor& index, std::int64_t classes, DType dtype, SourceLoc
   check::index("one_hot", "index", index, where);
   if (classes < 1) throw ShapeError("one_hot: classes must be above 0, got " + std::to_string(classes), where);
   if (index.rank() == kMaxRank) throw ShapeError("one_hot: index must have fewer than 8 axes", where);
-  backend(index.device()).check_indices(detail::packed(index).array(), classes, "one_hot", where);
+  backend(index.device()).check_indices(detail::packed(index).array(), classes, nullptr, "one_hot", where);
   return untaped([&] {
     const Tensor numbers = arange(classes, {.dtype = index.dtype(), .device = index.device()});
     return cast(unsqueeze(index, -1) == numbers, dtype);

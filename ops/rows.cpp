@@ -57,7 +57,7 @@ Tensor index_beside(const char* op, const Tensor& index, const Tensor& x, Source
 
 Tensor checked_index(const char* op, const Tensor& index, std::int64_t limit, const Tensor& x, SourceLocation where) {
   Tensor at = index_beside(op, index, x, where);
-  backend(x.device()).check_indices(at.array(), limit, op, where);
+  backend(x.device()).check_indices(at.array(), limit, nullptr, op, where);
   return at;
 }
 
@@ -130,7 +130,7 @@ Tensor rows_in_sequences(const char* op, const Ragged& index, const Ragged& x, S
     // 0 for what is inside, so that the device can check it as it checks indices, without waiting.
     const Tensor outside = cast(local < 0, i64) + cast(local >= lengths, i64);
     try {
-      backend(x.device()).check_indices(outside.array(), 1, op, where);
+      backend(x.device()).check_indices(outside.array(), 1, nullptr, op, where);
     } catch (const IndexError&) {
       throw_outside(op, index, offsets, where);
     }

@@ -109,9 +109,9 @@ void check_classes(const char* op, const Ragged& scores, SourceLocation where) {
 
 // The class of each row: checked, and what of the rows that are ignored.
 struct Targets {
-  Tensor index;       // [rows], contiguous
-  Tensor index_or_0;  // 0 where ignored, i64
-  Tensor counted;     // 1 where not ignored, else 0, in the scores' dtype
+  Tensor index;    // [rows], contiguous
+  Tensor counts;   // bool8: not ignored
+  Tensor counted;  // the same as 1 and 0 in the scores' dtype
 
   Targets(const char* op, const Tensor& target, std::int64_t ignore, const char* name, const Tensor& scores,
           SourceLocation where) {
@@ -123,10 +123,13 @@ struct Targets {
                         where);
     const detail::Pause pause;
     index = detail::packed(target);
-    const Tensor counts = index != ignore;
-    index_or_0 = cast(index, i64) * cast(counts, i64);
+    backend(scores.device()).check_indices(index.array(), scores.shape()[1], &ignore, op, where);
+    counts = index != ignore;
     counted = cast(counts, scores.dtype());
-    backend(scores.device()).check_indices(index_or_0.array(), scores.shape()[1], op, where);
+  }
+  /// The classes as i64, 0 where ignored.
+  Tensor index_or_0() const {
+    return untaped([&] { return cast(index, i64) * cast(counts, i64); });
   }
 };
 
@@ -142,7 +145,7 @@ struct ClassWeights {
   }
   // Row losses times the weights of the rows' targets.
   Tensor times(const Tensor& losses, const Targets& targets) const {
-    return weight.defined() ? losses * embedding(weight, targets.index_or_0) : losses;
+    return weight.defined() ? losses * embedding(weight, targets.index_or_0()) : losses;
   }
   // [rows, classes] weighted and summed over the classes.
   Tensor sum(const Tensor& scores) const { return reel::sum(weight.defined() ? scores * weight : scores, 1); }
@@ -260,7 +263,7 @@ Tensor nll_loss(const Tensor& log_p, const Tensor& target, const NllOptions& opt
   const Targets targets("nll_loss", target, options.ignore, "log_p", log_p, where);
   const std::int64_t rows = log_p.shape()[0], classes = log_p.shape()[1];
   const Tensor place =
-      untaped([&] { return targets.index_or_0 + classes * arange(rows, {.dtype = i64, .device = log_p.device()}); });
+      untaped([&] { return targets.index_or_0() + classes * arange(rows, {.dtype = i64, .device = log_p.device()}); });
   const Tensor picked = embedding(reshape(log_p, {rows * classes}), place);
   const Tensor loss = weights.times(detail::relu_mask(neg(picked), targets.counted), targets);
   return reduced(loss, options.reduction, targets, weights, where);

@@ -17,12 +17,15 @@ std::uint64_t element_bytes(DType dtype, Scalar value) {
   });
 }
 
-/// Whether an index of [begin, end) is outside [0, limit): negative ones are huge as unsigned numbers.
+/// Whether an index of [begin, end) is outside [0, limit) and not exempt: negative ones are huge as unsigned numbers.
 template <class T>
-bool any_outside(const T* index, int64_t begin, int64_t end, std::uint64_t limit) {
+bool any_outside(const T* index, int64_t begin, int64_t end, std::uint64_t limit, const int64_t* exempt) {
+  const bool some = exempt != nullptr;
+  const int64_t other = some ? *exempt : 0;
   int outside = 0;
   for (int64_t i = begin; i < end; ++i) {
-    outside |= static_cast<std::uint64_t>(static_cast<int64_t>(index[i])) >= limit;
+    const auto value = static_cast<int64_t>(index[i]);
+    outside |= (static_cast<std::uint64_t>(value) >= limit) & !(some & (value == other));
   }
   return outside != 0;
 }
@@ -67,17 +70,18 @@ void CpuOps::arange(const Array& y, Scalar start, Scalar step) {
   });
 }
 
-void CpuOps::check_indices(const Array& index, int64_t limit, const char* op, SourceLocation where) {
+void CpuOps::check_indices(const Array& index, int64_t limit, const int64_t* exempt, const char* op,
+                           SourceLocation where) {
   dispatch_index(index.dtype, [&]<class T>() {
     const T* data = index.as<T>();
     const auto bound = static_cast<std::uint64_t>(max<int64_t>(limit, 0));
     int outside = 0;
     parallel_for(index.size, even_chunk(index.size), [&](int64_t begin, int64_t end) {
-      if (any_outside(data, begin, end, bound)) __atomic_store_n(&outside, 1, __ATOMIC_RELAXED);
+      if (any_outside(data, begin, end, bound, exempt)) __atomic_store_n(&outside, 1, __ATOMIC_RELAXED);
     });
     if (!outside) return;
     int64_t first = 0;  // the first one, whichever thread saw one first
-    while (static_cast<std::uint64_t>(static_cast<int64_t>(data[first])) < bound) ++first;
+    while (!any_outside(data, first, first + 1, bound, exempt)) ++first;
     throw_index_error(op, limit, data[first], first, where);
   });
 }

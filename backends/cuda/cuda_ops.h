@@ -18,7 +18,8 @@ class CudaOps final : public MissingOps {
   void copy(const Array& x, const Array& y) override;
   void arange(const Array& y, Scalar start, Scalar step) override;
   void random(RandomOp op, const Array& y, const PhiloxState& state) override;
-  void check_indices(const Array& index, std::int64_t limit, const char* op, SourceLocation where) override;
+  void check_indices(const Array& index, std::int64_t limit, const std::int64_t* exempt, const char* op,
+                     SourceLocation where) override;
   void from_host(const void* host, void* device, std::int64_t bytes) override;
   void to_host(const void* device, void* host, std::int64_t bytes) override;
 

@@ -25,11 +25,12 @@ __device__ void report(Fault* fault, std::uint64_t serial, int64_t position, int
 
 /// One index per thread and step; a block reports the first bad one of all that it saw.
 template <class Index>
-__global__ void check_indices(const Index* index, int64_t count, int64_t limit, std::uint64_t serial, Fault* fault) {
+__global__ void check_indices(const Index* index, int64_t count, int64_t limit, bool some, int64_t exempt,
+                              std::uint64_t serial, Fault* fault) {
   REEL_DYNAMIC_SHARED(int64_t, scratch);
   int64_t first = count;
   for (int64_t i = first_unit(); i < count && first == count; i += unit_step()) {
-    if (index[i] < 0 || index[i] >= limit) first = i;
+    if ((index[i] < 0 || index[i] >= limit) && !(some && index[i] == exempt)) first = i;
   }
   first = join_block(first, scratch, [](int64_t a, int64_t b) { return smaller(a, b); });
   if (threadIdx.x == 0 && first < count) report(fault, serial, first, index[first]);
@@ -38,14 +39,15 @@ __global__ void check_indices(const Index* index, int64_t count, int64_t limit, 
 }  // namespace
 }  // namespace device
 
-void CudaOps::check_indices(const Array& index, std::int64_t limit, const char* op, SourceLocation where) {
+void CudaOps::check_indices(const Array& index, std::int64_t limit, const std::int64_t* exempt, const char* op,
+                            SourceLocation where) {
   if (index.size == 0) return;
   const std::uint64_t serial = context_.begin_check(op, limit, where);
   Grid grid = grid_for(context_, index.size);
   grid.shared_bytes = kThreads / device::kWarp * sizeof(int64_t);
   dispatch_index(index.dtype, [&]<class Index>() {
-    launch(context_, "check_indices", grid, &device::check_indices<Index>, index.as<Index>(), index.size, limit, serial,
-           context_.fault());
+    launch(context_, "check_indices", grid, &device::check_indices<Index>, index.as<Index>(), index.size, limit,
+           exempt != nullptr, exempt != nullptr ? *exempt : 0, serial, context_.fault());
   });
 }
 

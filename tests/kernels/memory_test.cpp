@@ -160,8 +160,8 @@ TEST(CheckIndices, AcceptsWhatIsInside) {
       i.set(k, static_cast<std::int32_t>(k % 10));
       l.set(k, k % 10);
     }
-    EXPECT_NO_THROW(cpu().check_indices(i, 10, "embedding", {}));
-    EXPECT_NO_THROW(cpu().check_indices(l, 10, "embedding", {}));
+    EXPECT_NO_THROW(cpu().check_indices(i, 10, nullptr, "embedding", {}));
+    EXPECT_NO_THROW(cpu().check_indices(l, 10, nullptr, "embedding", {}));
   }
 }
 
@@ -171,7 +171,7 @@ TEST(CheckIndices, NamesTheFirstOneOutside) {
   index.set(70000, -1);
   index.set(68000, 12);
   try {
-    cpu().check_indices(index, 10, "embedding", {"model.cpp", 42});
+    cpu().check_indices(index, 10, nullptr, "embedding", {"model.cpp", 42});
     FAIL() << "no exception";
   } catch (const IndexError& error) {
     EXPECT_STREQ(error.what(), "embedding: indices must be in [0, 10), got 12 at position 68000 (at model.cpp:42)");
@@ -180,10 +180,20 @@ TEST(CheckIndices, NamesTheFirstOneOutside) {
 
 TEST(CheckIndices, NothingIsInsideAnEmptyRange) {
   TestArray<std::int32_t> one(Shape{1}), none(Shape{0});
-  EXPECT_THROW(cpu().check_indices(one, 0, "take", {}), IndexError);
-  EXPECT_NO_THROW(cpu().check_indices(none, 0, "take", {}));
+  EXPECT_THROW(cpu().check_indices(one, 0, nullptr, "take", {}), IndexError);
+  EXPECT_NO_THROW(cpu().check_indices(none, 0, nullptr, "take", {}));
   one.set(0, -5);
-  EXPECT_THROW(cpu().check_indices(one, 10, "take", {}), IndexError);
+  EXPECT_THROW(cpu().check_indices(one, 10, nullptr, "take", {}), IndexError);
+}
+
+TEST(CheckIndices, OneOtherValueMayBeExempt) {
+  TestArray<std::int32_t> index(Shape{5});
+  index.set(2, -100);
+  const std::int64_t exempt = -100, other = -99;
+  EXPECT_NO_THROW(cpu().check_indices(index, 10, &exempt, "cross_entropy", {}));
+  EXPECT_THROW(cpu().check_indices(index, 10, &other, "cross_entropy", {}), IndexError);
+  index.set(4, 10);
+  EXPECT_THROW(cpu().check_indices(index, 10, &exempt, "cross_entropy", {}), IndexError);
 }
 
 TEST(HostCopies, CarryTheBytesBothWays) {
