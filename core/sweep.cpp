@@ -306,11 +306,16 @@ void Sweep::refuse_gradient(const SlotInfo& required, int input, const Tensor& d
   throw DeviceError(refuse("be on", required.device.name(), dx.device().name()));
 }
 
-void Sweep::accumulate(Tensor& sum, Tensor dx) {
-  if (!sum.defined()) sum = std::move(dx);
-  else if (thread_tape.recording) sum = recorded_sum(sum, dx);
+void Sweep::accumulate(Tensor& sum, const Tensor& dx) {
+  if (thread_tape.recording) sum = recorded_sum(sum, dx);
   else if (sole_owner(sum)) backend(sum.device()).accumulate(dx.array(), sum.array());
   else sum = sum_of(sum, dx);
+}
+
+void Sweep::add_to_parameter(ParameterState& parameter, const Tensor& dx) {
+  const auto [to, fresh] = sink(parameter).destination(parameter);
+  if (fresh) backend(to.device()).copy(dx.array(), to.array());
+  else backend(to.device()).accumulate(dx.array(), to.array());
 }
 
 ParameterSink& Sweep::sink(ParameterState& parameter) {
@@ -380,13 +385,10 @@ void Gradients::add(int input, Tensor dx) {
   if (!dx.defined() || !needs(input)) return;
   sweep_.check_gradient(node_, input, dx);
   const Edge& edge = node_.edges[input];
-  if (Tensor* sum = sweep_.place(edge)) {
-    sweep_.accumulate(*sum, std::move(dx));
-    return;
-  }
-  const auto [to, fresh] = sweep_.sink(*edge.tensor->parameter).destination(*edge.tensor->parameter);
-  if (fresh) backend(to.device()).copy(dx.array(), to.array());
-  else backend(to.device()).accumulate(dx.array(), to.array());
+  Tensor* const sum = sweep_.place(edge);
+  if (sum == nullptr) sweep_.add_to_parameter(*edge.tensor->parameter, dx);
+  else if (!sum->defined()) *sum = std::move(dx);
+  else sweep_.accumulate(*sum, dx);
 }
 
 Gradients::Destination Gradients::destination(int input) {

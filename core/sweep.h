@@ -82,7 +82,8 @@ class Sweep {
   SlotInfo info(const Edge& edge) const;
   void check_gradient(const Node& node, int input, const Tensor& dx) const;
   [[noreturn]] void refuse_gradient(const SlotInfo& required, int input, const Tensor& dx) const;
-  void accumulate(Tensor& sum, Tensor dx);
+  void accumulate(Tensor& sum, const Tensor& dx);
+  void add_to_parameter(ParameterState& parameter, const Tensor& dx);
   ParameterSink& sink(ParameterState& parameter);
   std::uint8_t& flags(std::int64_t slot) const { return flags_[slot - begin_]; }
   Tensor& gradient(std::int64_t slot) const { return gradients_[slot - begin_]; }

@@ -80,16 +80,6 @@ void free_block(void* block, std::int64_t bytes, Device device) noexcept {
   else backend(device).deallocate(block, static_cast<std::size_t>(bytes));
 }
 
-bool is_row_major(const Shape& shape, const std::int64_t* strides) {
-  if (shape.size() == 0) return true;
-  std::int64_t expected = 1;
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    if (shape[i] != 1 && strides[i] != expected) return false;
-    expected *= shape[i];
-  }
-  return true;
-}
-
 // A write to a view that repeats an element, as expand makes them, would reach others too, and in any order.
 void check_writable(const char* call, const Tensor& x, SourceLocation where) {
   if (x.is_contiguous() || x.size() == 0) return;
@@ -137,11 +127,17 @@ Tensor view(const Tensor& x, std::int64_t offset, const Shape& shape, const std:
   Array& array = state->array;
   array.data = static_cast<char*>(source->array.data) + offset * static_cast<std::int64_t>(size_of(x.dtype()));
   array.shape = shape;
-  array.size = shape.size();
-  for (int i = 0; i < shape.rank(); ++i) array.strides[i] = strides[i];
   array.dtype = x.dtype();
   array.device = x.device();
-  array.contiguous = is_row_major(shape, strides);
+  array.contiguous = true;
+  std::uint64_t size = 1;  // may wrap before it meets an axis of size 0
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    array.strides[i] = strides[i];
+    array.contiguous &= shape[i] == 1 || strides[i] == static_cast<std::int64_t>(size);
+    size *= static_cast<std::uint64_t>(shape[i]);
+  }
+  array.size = static_cast<std::int64_t>(size);
+  array.contiguous |= size == 0;
   state->own_version = false;
   state->owner = source->own_version ? source : source->owner;
   retain(state->owner);

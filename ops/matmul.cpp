@@ -202,17 +202,34 @@ void weight_gradient(const Tensor& dz, const Tensor& x, const Gradients::Destina
   backend(x.device()).gemm(gemm);
 }
 
+// dbias (+)= the sum of dz's rows.
+void bias_gradient(const Tensor& dz, const Gradients::Destination& to) {
+  if (!to.fresh) return backend(dz.device()).accumulate(sum(dz, 0).array(), to.dx.array());
+  Array row = to.dx.array();
+  row.shape = {1, row.size};
+  row.strides[0] = row.size;
+  row.strides[1] = 1;
+  backend(dz.device()).reduce(ReduceOp::sum, dz.array(), row, nullptr);
+}
+
+// x [..., n] as [rows, n].
+Tensor in_rows(const Tensor& x, std::int64_t rows) { return x.rank() == 2 ? x : reshape(x, {rows, x.shape().back()}); }
+
 // The fused backward of linear on rows; in recorded ops while an outer tape watches.
 void linear_backward(Gradients& g, const Tensor& rows, const Tensor& weight, const Tensor& result) {
-  Tensor dz = reshape(g.dy(), {rows.shape()[0], weight.shape()[0]});
-  if (result.defined()) dz = detail::relu_mask(dz, stop_gradient(reshape(result, dz.shape())));
-  if (g.needs(0)) g.add(0, reshape(matmul(dz, weight), g.shape(0)));
-  if (g.needs(2)) g.add(2, sum(dz, 0));
-  if (!g.needs(1)) return;
+  const std::int64_t count = rows.shape()[0];
+  Tensor dz = in_rows(g.dy(), count);
+  if (result.defined()) dz = detail::relu_mask(dz, stop_gradient(in_rows(result, count)));
+  if (g.needs(0)) {
+    const Tensor dx = matmul(dz, weight);
+    g.add(0, g.has_shape(0, dx.shape()) ? dx : reshape(dx, g.shape(0)));
+  }
   if (g.recording()) {
-    g.add(1, matmul(transpose(dz), rows));
+    if (g.needs(2)) g.add(2, sum(dz, 0));
+    if (g.needs(1)) g.add(1, matmul(transpose(dz), rows));
   } else {
-    weight_gradient(detail::packed(dz), detail::packed(rows), g.destination(1));
+    if (g.needs(2)) bias_gradient(dz, g.destination(2));
+    if (g.needs(1)) weight_gradient(detail::packed(dz), detail::packed(rows), g.destination(1));
   }
 }
 
@@ -297,9 +314,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Epilogu
   if (taping()) {
     const Tensor result = epilogue == Epilogue::relu ? y : Tensor();
     record_op("linear", where, {&x, &weight, &bias}, y, {&x, &weight, &result},
-              [x, weight, result, count, in](Gradients& g) {
-                linear_backward(g, reshape(x, {count, in}), weight, result);
-              });
+              [x, weight, result, count](Gradients& g) { linear_backward(g, in_rows(x, count), weight, result); });
   }
   return y;
 }
