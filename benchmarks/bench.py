@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from harness import judge, measure, plots, programs, report, suites
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+DISTURBED = 1.3  # times the least that the median of one core's time for arithmetic may be
 OP_WEIGHT = 0.1  # what a row of the suite ops takes beside the others', for the time that is left
 
 
@@ -108,6 +110,15 @@ def draw(folder, outcome):
     return drawn
 
 
+def disturbance(limits):
+    """A sentence, if what one core computes in registers was not the same throughout: something else ran."""
+    times = limits.times.get("limit_fma_1", [])
+    if not times or statistics.median(times) <= DISTURBED * min(times):
+        return ""
+    return (f"**The machine was not idle**: one core's rate of fused multiply-adds was at the median only "
+            f"{min(times) / statistics.median(times):.0%} of the best.")
+
+
 def section(title, *parts):
     """A heading, if anything is under it."""
     body = [line for part in parts for line in part]
@@ -174,6 +185,9 @@ def main():
                                            for word in options_given())])
     head = ["", f"Measured {datetime.date.today()} by `{command}` on {machine()}; {versions(options.python)}. "
             f"Medians of {rounds} round{'s' * (rounds > 1)}."]
+    if disturbance(limits):
+        head += ["", disturbance(limits)]
+        print(f"bench: {disturbance(limits)}", file=sys.stderr)
     if missing:
         head += ["", f"Not measured, as they are not here: {', '.join(missing)}."]
     notes = [note for result in results.values() for note in result["notes"]]

@@ -191,6 +191,13 @@ class Measuring(unittest.TestCase):
 
 
 class Documents(unittest.TestCase):
+    def test_a_machine_that_is_not_idle_is_told_of(self):
+        limits = measure.Limits(None)
+        for times, told in (([1.0, 1.0, 1.2], ""), ([1.0, 2.0, 2.0], "at the median only 50% of the best")):
+            limits.times["limit_fma_1"] = times
+            self.assertIn(told, bench.disturbance(limits))
+            self.assertEqual(bool(told), bool(bench.disturbance(limits)))
+
     def test_a_users_cost_has_bars(self):
         cost = {"reel": {"start-up": 1e-3, "resident memory": 5e6}, "torch": {"start-up": 30e-3, "resident memory": 100e6}}
         lines, failures = report.users_table(cost, {"start-up": 40, "resident memory": 15})

@@ -88,8 +88,9 @@ def sums_tables(judge, limits):
             body.append((match[1], *(gigabytes(row, count, side) for side in ("reel", "torch") for row in (rows, columns))))
     if body:
         lines += table(("matrix", "Reel, rows", "Reel, columns", "torch, rows", "torch, columns"), body)
-    read = limits.times.get("limit_read")
-    return lines + (["", f"Memory is read at {rate_text(limits.work['limit_read'], statistics.median(read))}."] if read else [])
+    rates = [f"{where} {rate_text(limits.work[name], statistics.median(limits.times[name]))}"
+             for where, name in (("memory at", "limit_read"), ("the last cache at", "limit_cached_read")) if name in limits.times]
+    return lines + (["", f"All cores read {' and '.join(rates)}."] if lines else [])
 
 
 def ways_table(judge, pattern, first, names):
