@@ -43,24 +43,27 @@ def versions(python):
 
 
 def measure_all(chosen, bars, reel, limits, peers, options):
-    """row -> result, in the order measured."""
+    """row -> result, in the order measured; what Reel could not do."""
     rounds, seconds, op_seconds = (1, 0.02, 0.005) if options.quick else (options.rounds, 0.1, 0.01)
     available = [row for program in reel.programs for row in program.rows]
     rows = dict.fromkeys(row for name in chosen for row in suites.rows_of(name, bars, available, options.quick)
                          if re.search(options.rows, row))
     weights = {row: OP_WEIGHT if "#" in row else 1 for row in rows}
-    progress, results, problems = measure.Progress(sum(weights.values())), {}, []
+    progress, results, problems, broken = measure.Progress(sum(weights.values())), {}, [], []
     for row in rows:
         progress.show(row, len(rows), weights[row])
         limits.sample(seconds / 2, every=60 if options.quick else 20)
-        results[row], found = measure.measure_row(
-            row, reel, peers, limits, suites.limits_beside(row, bars), rounds, op_seconds if "#" in row else seconds,
-            variants=suites.shows_variants(row, chosen))
-        problems += found
+        try:
+            results[row], found = measure.measure_row(
+                row, reel, peers, limits, suites.limits_beside(row, bars), rounds, op_seconds if "#" in row else seconds,
+                variants=suites.shows_variants(row, chosen))
+            problems += found
+        except RuntimeError as error:
+            broken.append(str(error))
     progress.end()
     for problem in problems:
         print(f"bench: left out: {problem}", file=sys.stderr)
-    return results, rounds
+    return results, rounds, broken
 
 
 def measure_users_cost(options):
@@ -175,7 +178,7 @@ def main():
         print(f"bench: {name} is not here: its columns are left out", file=sys.stderr)
 
     limits = measure.Limits(limits_program)
-    results, rounds = measure_all(chosen, bars["rows"], reel, limits, peers, options)
+    results, rounds, broken = measure_all(chosen, bars["rows"], reel, limits, peers, options)
     cost = measure_users_cost(options) if "users" in chosen and not options.rows else {}
     outcome = judge.Judge(results, limits.work)
     (options.build / "benchmarks/results.json").write_text(
@@ -196,7 +199,7 @@ def main():
     folder = ROOT / "docs" if whole else options.build / "benchmarks"
     drawn = draw(folder / "performance", outcome)
     body, failures = document(outcome, limits, bars, cost, peers, drawn, head)
-    failures += [fault for result in results.values() for fault in result["wrong"]]
+    failures += broken + [fault for result in results.values() for fault in result["wrong"]]
     if whole:
         write_document(folder / "performance.md", body)
     else:

@@ -185,7 +185,19 @@ class Measuring(unittest.TestCase):
         self.assertNotIn("torch", outcome["times"])
         self.assertEqual(problems, ["row failed"])
 
-    def test_reel_that_fails_ends_the_run(self):
+    def test_a_peer_that_fails_later_is_left_out_too(self):
+        class Dies(FakeProgram):
+            def ask(self, row, seconds, threads=0):
+                if len(self.asked) == 3:
+                    raise RuntimeError("it died")
+                return super().ask(row, seconds, threads)
+
+        outcome, problems = self.measure(FakeProgram({"row": 1.0}), [programs.Side("torch", [Dies({"row": 1.0})])])
+        self.assertEqual(list(outcome["times"]), ["reel"])
+        self.assertEqual(len(outcome["times"]["reel"]["plain"]), 5)
+        self.assertEqual(problems, ["it died"])
+
+    def test_reel_that_fails_gives_no_result(self):
         with self.assertRaises(RuntimeError):
             self.measure(FakeProgram({"row": None}), [])
 
@@ -233,9 +245,9 @@ class Documents(unittest.TestCase):
 class ExitStatus(unittest.TestCase):
     """The whole program on made-up programs: it fails on a missed bar, and on nothing else."""
 
-    def run_bench(self, torch_seconds):
+    def run_bench(self, torch_seconds, reel_seconds=1.0):
         bars = json.dumps({"users": {}, "rows": [{"group": "G", "rows": ["row"], "bars": {"torch": 2}}]})
-        sides = (programs.Side("reel", [FakeProgram({"row": 1.0})]), FakeProgram({"limit_copy": 1.0}),
+        sides = (programs.Side("reel", [FakeProgram({"row": reel_seconds})]), FakeProgram({"limit_copy": 1.0}),
                  [programs.Side("torch", [FakeProgram({"row": torch_seconds})])], ["numba"])
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(programs, "find_sides", return_value=sides), \
                 mock.patch.object(programs, "exit_without"), mock.patch.object(json, "loads", return_value=json.loads(bars)), \
@@ -257,6 +269,11 @@ class ExitStatus(unittest.TestCase):
         code, _, errors = self.run_bench(1.5)
         self.assertEqual(code, 1)
         self.assertIn("row: >= 2x torch, measured 1.50x", errors)
+
+    def test_reel_that_fails(self):
+        code, _, errors = self.run_bench(2.5, reel_seconds=None)
+        self.assertEqual(code, 1)
+        self.assertIn("row failed", errors)
 
 
 if __name__ == "__main__":

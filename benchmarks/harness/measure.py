@@ -52,9 +52,11 @@ class Limits:
 
 
 def best_way(side, row, seconds, answers, problems):
-    """The fastest of a peer's ways, each tried twice; all of them have computed once."""
+    """The fastest of a peer's ways, each tried twice if there are several."""
     best, ways = {}, side.ways(row)
-    for _ in range(2 if len(ways) > 1 else 1):
+    if len(ways) == 1:
+        return ways[0]
+    for _ in range(2):
         for way in list(ways):
             try:
                 answers[(side.name, way.name)] = answer = way.ask(seconds)
@@ -77,12 +79,19 @@ def measure_row(row, reel, peers, limits, limit_rows, rounds, seconds, variants=
     times = {side: {} for side, _ in entrants}
     beside = {limit: [] for limit in limit_rows}
     for done in range(rounds):
-        for side, way in entrants if done % 2 == 0 else reversed(entrants):
+        for side, way in list(entrants) if done % 2 == 0 else reversed(entrants):
             so_far = times[side].setdefault(way.name, [])
             if so_far and so_far[0] > 1 and side == "reel" and way.row != row:
                 continue  # a variant that takes seconds is for illustration
-            answers[(side, way.name)] = answer = way.ask(seconds)
-            so_far.append(answer["seconds"])
+            try:
+                answers[(side, way.name)] = answer = way.ask(seconds)
+                so_far.append(answer["seconds"])
+            except RuntimeError as error:
+                if side == "reel":
+                    raise
+                problems.append(str(error))
+                entrants = [(other, its_way) for other, its_way in entrants if other != side]
+                del times[side]
         for limit in limit_rows:
             beside[limit].append(limits.ask(limit, seconds / 5))
     plain = answers[("reel", "plain")]
