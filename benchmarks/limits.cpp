@@ -1,10 +1,14 @@
-// The machine's limits, measured beside everything else since clocks and memory change from minute to minute. `count` in the
-// answers is the work of one call: FLOP of limit_fma*, bytes of the others (read and written counted once each; a plain write
-// also costs a read, which is not counted). Compiled for the machine it runs on.
+// The machine's limits, measured beside everything else since clocks and memory change from minute to minute: what a call reads
+// and writes is counted once each (a plain write also costs a read, which is not counted; a streaming one does not). Compiled
+// for the machine it runs on, and knows nothing of Reel.
 
+#include <immintrin.h>
 #include <omp.h>
 
+#include <atomic>
 #include <cstdio>
+#include <cstdlib>
+#include <map>
 #include <memory>
 
 #include "runner.h"
@@ -14,8 +18,10 @@ namespace {
 using bench::Row;
 using bench::Work;
 
-constexpr std::int64_t kMemory = std::int64_t{64} << 20;  // floats: far beyond all caches
-constexpr std::int64_t kCached = std::int64_t{1} << 20;   // floats: within the last cache, beyond the second
+// Floats of one array: far beyond all caches; 40 MB, which many last caches have; within the last cache and beyond the second;
+// within the second.
+constexpr std::int64_t kMemory = std::int64_t{64} << 20, k40MB = 10'000'000, kCached = std::int64_t{2} << 20,
+                       kSecond = std::int64_t{1} << 17;
 
 #ifdef __AVX512F__
 constexpr int kVectorBytes = 64, kChains = 24;
@@ -24,8 +30,8 @@ constexpr int kVectorBytes = 32, kChains = 12;
 #endif
 typedef float Vector __attribute__((vector_size(kVectorBytes)));
 
-Work limit(double work, std::function<void()> call) {
-  return {bench::repeated(std::move(call)), [work] { return bench::Digest{0, 0, static_cast<std::int64_t>(work)}; }};
+Work limit(double bytes, double flops, std::function<void()> call) {
+  return {bench::repeated(std::move(call)), [] { return bench::Digest(); }, {}, bytes, flops};
 }
 
 /// Independent fma chains in registers, nothing else.
@@ -43,52 +49,87 @@ __attribute__((noinline)) void run_chains(int rounds) {
 
 Work fma_limit(int threads) {
   constexpr int kRounds = 20'000;
-  const double flop = 2.0 * kRounds * kChains * (kVectorBytes / sizeof(float)) * threads;
-  return limit(flop, [threads] {
+  return limit(0, 2.0 * kRounds * kChains * (kVectorBytes / sizeof(float)) * threads, [threads] {
 #pragma omp parallel num_threads(threads)
     run_chains(kRounds);
   });
 }
 
 struct Arrays {
-  std::vector<float> a, b;
-  explicit Arrays(std::int64_t count) : a(static_cast<std::size_t>(count), 1), b(static_cast<std::size_t>(count)) {}
+  explicit Arrays(std::int64_t count) : a(allocate(count)), b(allocate(count)) {
+#pragma omp parallel for schedule(static)
+    for (std::int64_t i = 0; i < count; ++i) a.get()[i] = 1, b.get()[i] = 0;
+  }
+  using Block = std::unique_ptr<float, void (*)(void*)>;
+  static Block allocate(std::int64_t count) {
+    return {static_cast<float*>(std::aligned_alloc(4096, static_cast<std::size_t>(count) * sizeof(float))), std::free};
+  }
+  Block a, b;
 };
+/// The arrays of all limits of one size.
+std::shared_ptr<Arrays> arrays(std::int64_t count) {
+  static std::map<std::int64_t, std::weak_ptr<Arrays>> all;
+  std::shared_ptr<Arrays> x = all[count].lock();
+  if (!x) all[count] = x = std::make_shared<Arrays>(count);
+  return x;
+}
 
 Work read_limit(std::int64_t count) {
-  auto x = std::make_shared<Arrays>(count);
-  return limit(static_cast<double>(count) * 4, [x, count] {
+  return limit(static_cast<double>(count) * 4, 0, [x = arrays(count), count] {
     float total = 0;
-    const float* a = x->a.data();
+    const float* a = x->a.get();
 #pragma omp parallel for simd reduction(+ : total) schedule(static)
     for (std::int64_t i = 0; i < count; ++i) total += a[i];
     asm volatile("" : : "m"(total));
   });
 }
 Work write_limit(std::int64_t count) {
-  auto x = std::make_shared<Arrays>(count);
-  return limit(static_cast<double>(count) * 4, [x, count] {
-    float* b = x->b.data();
+  return limit(static_cast<double>(count) * 4, 0, [x = arrays(count), count] {
+    float* b = x->b.get();
 #pragma omp parallel for simd schedule(static)
     for (std::int64_t i = 0; i < count; ++i) b[i] = 3;
     asm volatile("" : : "r"(b) : "memory");
   });
 }
 Work copy_limit(std::int64_t count) {
-  auto x = std::make_shared<Arrays>(count);
-  return limit(static_cast<double>(count) * 8, [x, count] {
-    const float* a = x->a.data();
-    float* b = x->b.data();
+  return limit(static_cast<double>(count) * 8, 0, [x = arrays(count), count] {
+    const float* a = x->a.get();
+    float* b = x->b.get();
 #pragma omp parallel for simd schedule(static)
     for (std::int64_t i = 0; i < count; ++i) b[i] = a[i] + 1;
     asm volatile("" : : "r"(b) : "memory");
   });
 }
+#ifdef __AVX__
+/// With stores that do not read the line that they write.
+Work stream_copy_limit(std::int64_t count) {
+  return limit(static_cast<double>(count) * 8, 0, [x = arrays(count), count] {
+    const float* a = x->a.get();
+    float* b = x->b.get();
+#pragma omp parallel for schedule(static)
+    for (std::int64_t i = 0; i < count; i += 8) _mm256_stream_ps(b + i, _mm256_load_ps(a + i));
+    _mm_sfence();
+  });
+}
+Work stream_write_limit(std::int64_t count) {
+  return limit(static_cast<double>(count) * 4, 0, [x = arrays(count), count] {
+    float* b = x->b.get();
+#pragma omp parallel for schedule(static)
+    for (std::int64_t i = 0; i < count; i += 8) _mm256_stream_ps(b + i, _mm256_set1_ps(3));
+    _mm_sfence();
+  });
+}
+#endif
+
 Work region_limit() {
-  return limit(0, [] {
+  return limit(0, 0, [] {
 #pragma omp parallel
     asm volatile("" : : : "memory");
   });
+}
+Work atomic_limit() {
+  return limit(0, 0,
+               [count = std::make_shared<std::atomic<int>>(0)] { count->fetch_add(1, std::memory_order_relaxed); });
 }
 
 }  // namespace
@@ -100,9 +141,19 @@ int main(int argc, char** argv) {
       {"limit_read", 0, [] { return read_limit(kMemory); }},
       {"limit_write", 0, [] { return write_limit(kMemory); }},
       {"limit_copy", 0, [] { return copy_limit(kMemory); }},
+#ifdef __AVX__
+      {"limit_stream_write", 0, [] { return stream_write_limit(kMemory); }},
+      {"limit_stream_copy", 0, [] { return stream_copy_limit(kMemory); }},
+#endif
+      {"limit_40mb_read", 0, [] { return read_limit(k40MB); }},
+      {"limit_40mb_copy", 0, [] { return copy_limit(k40MB); }},
       {"limit_cached_read", 0, [] { return read_limit(kCached); }},
+      {"limit_cached_write", 0, [] { return write_limit(kCached); }},
       {"limit_cached_copy", 0, [] { return copy_limit(kCached); }},
+      {"limit_l2_read", 0, [] { return read_limit(kSecond); }},
+      {"limit_l2_copy", 0, [] { return copy_limit(kSecond); }},
       {"limit_parallel_region", 0, region_limit},
+      {"limit_atomic_add", 1, atomic_limit},
   };
   const int status = bench::serve(argc, argv, rows, [](int threads) { omp_set_num_threads(threads); });
   if (status < 0) std::fputs("usage: benchmark_limits --rows | --serve\n", stderr);

@@ -28,28 +28,64 @@ Work product(const Product& p) {
           }};
 }
 
-void add_reductions(std::vector<Row>& rows) {
-  for (const Int n : kSums)
-    rows.push_back({"sum_" + std::to_string(n), 0, [n] { return forward([x = tensor(1, {n})] { return sum(x); }); }});
-  for (const Matrix& m : kSummed)
-    for (const int axis : {1, 0})
-      rows.push_back({std::string(axis == 1 ? "row_sums_" : "column_sums_") + m.name, 0, [=] {
-                        return forward([=, x = tensor(1, {m.rows, m.cols})] { return sum(x, {axis}); });
-                      }});
+/// What the sums of [rows, cols] along an axis are in double: f32's own error is seen beside it, however much cancels.
+Digest exact_sums(const Matrix& m, bool along_rows) {
+  std::vector<double> sums(static_cast<std::size_t>(along_rows ? m.rows : m.cols));
+  for (Int r = 0, i = 0; r < m.rows; ++r)
+    for (Int c = 0; c < m.cols; ++c, ++i)
+      sums[static_cast<std::size_t>(along_rows ? r : c)] += input(1, static_cast<std::uint64_t>(i));
+  Digest digest;
+  for (const double sum : sums) digest.add(sum);
+  return digest;
 }
 
-/// Forward, and forward with backward, of f: x -> y.
+void add_reductions(std::vector<Row>& rows) {
+  const auto with_exact = [](Work work, const Matrix& m, bool along_rows) {
+    work.exact = [=] { return exact_sums(m, along_rows); };
+    return work;
+  };
+  for (const Int n : kSums)
+    rows.push_back({"sum_" + std::to_string(n), 0, [=] {
+                      return with_exact(forward([x = tensor(1, {n})] { return sum(x); }), {"", 1, n}, true);
+                    }});
+  for (const Matrix& m : kSummed)
+    for (const int axis : {1, 0})
+      rows.push_back(
+          {std::string(axis == 1 ? "row_sums_" : "column_sums_") + m.name, 0, [=] {
+             return with_exact(forward([=, x = tensor(1, {m.rows, m.cols})] { return sum(x, {axis}); }), m, axis == 1);
+           }});
+}
+
+/// Forward, and forward with backward, of f: x -> y. `variant`: "" or "@..."
 template <class F>
-void add_both(std::vector<Row>& rows, const std::string& name, const Shape& shape, F f) {
-  rows.push_back({name, 0, [=] { return forward([=, x = tensor(1, shape)] { return f(x); }); }});
-  rows.push_back({name + "_backward", 0,
+void add_both(std::vector<Row>& rows, const std::string& name, const std::string& variant, const Shape& shape, F f) {
+  rows.push_back({name + variant, 0, [=] { return forward([=, x = tensor(1, shape)] { return f(x); }); }});
+  rows.push_back({name + "_backward" + variant, 0,
                   [=] { return with_backward({tensor(1, shape)}, [=](const Tensors& xs) { return f(xs[0]); }); }});
 }
 
 void add_fused(std::vector<Row>& rows) {
-  add_both(rows, "gelu_1e7", {10'000'000}, [](const Tensor& x) { return gelu(x); });
-  for (const Matrix& m : kSoftmax)
-    add_both(rows, std::string("softmax_") + m.name, {m.rows, m.cols}, [](const Tensor& x) { return softmax(x); });
+  for (const Matrix& m : kGelu) {
+    const std::string name = std::string("gelu_") + m.name;
+    add_both(rows, name, "", {m.cols}, [](const Tensor& x) { return gelu(x); });
+    add_both(rows, name, "@unfused", {m.cols}, [](const Tensor& x) { return 0.5 * x * (1 + erf(x * M_SQRT1_2)); });
+  }
+  for (const Matrix& m : kSoftmax) {
+    const Shape shape{m.rows, m.cols};
+    const std::string name = std::string("softmax_") + m.name;
+    add_both(rows, name, "", shape, [](const Tensor& x) { return softmax(x); });
+    add_both(rows, name, "@naive", shape, [](const Tensor& x) {
+      const Tensor e = exp(x);
+      return e / sum(e, {1}, Keep::yes);
+    });
+    add_both(rows, name, "@composed", shape, [](const Tensor& x) {
+      const Tensor e = exp(x - amax(x, {1}, Keep::yes));
+      return e / sum(e, {1}, Keep::yes);
+    });
+    rows.push_back({name + "@three_pass", 0, [m] { return three_pass_softmax(m.rows, m.cols); }});
+    add_both(rows, "log_" + name, "", shape, [](const Tensor& x) { return log_softmax(x); });
+    add_both(rows, "log_" + name, "@composed", shape, [](const Tensor& x) { return log(softmax(x)); });
+  }
   for (const Matrix& m : kCrossEntropy)
     rows.push_back({std::string("cross_entropy_") + m.name + "_backward", 0, [m] {
                       return with_backward({tensor(1, {m.rows, m.cols}, 4)},
@@ -63,10 +99,11 @@ void add_fused(std::vector<Row>& rows) {
   rows.push_back({"layer_norm_1024x1024_backward", 0, [=] { return with_backward(operands(), norm); }});
 }
 
-Work conv(const Conv& c) {
+Work conv(const Conv& c, bool fused) {
   const Tensors xs = {tensor(1, {1, c.in, c.size, c.size}), tensor(2, {c.out, c.in, 3, 3}, 0.3), tensor(3, {c.out})};
   const auto f = [=](const Tensors& in) {
-    return conv2d_relu(in[0], in[1], in[2], {.padding = c.dilation, .dilation = c.dilation});
+    const ConvOptions options{.padding = c.dilation, .dilation = c.dilation};
+    return fused ? conv2d_relu(in[0], in[1], in[2], options) : relu(conv2d(in[0], in[1], in[2], options));
   };
   return c.backward ? with_backward(xs, f) : forward([=] { return f(xs); });
 }
@@ -78,7 +115,9 @@ std::vector<Row> kernel_rows() {
   for (const Product& p : products()) rows.push_back({p.name, p.threads, [p] { return product(p); }});
   add_reductions(rows);
   add_fused(rows);
-  for (const Conv& c : convs()) rows.push_back({c.name, 0, [c] { return conv(c); }});
+  for (const Conv& c : convs())
+    for (const bool fused : {true, false})
+      rows.push_back({c.name + (fused ? "" : "@unfused"), 0, [=] { return conv(c, fused); }, kConvWarmCalls});
   return rows;
 }
 

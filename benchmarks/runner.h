@@ -25,11 +25,12 @@ struct Digest {
   double weighted = 0, size = 0;
   std::int64_t count = 0;
 
+  void add(double value) {
+    weighted += value * static_cast<double>(input(99, static_cast<std::uint64_t>(count++)));
+    size += std::fabs(value);
+  }
   void add(const float* values, std::int64_t n) {
-    for (std::int64_t i = 0; i < n; ++i, ++count) {
-      weighted += values[i] * static_cast<double>(input(99, static_cast<std::uint64_t>(count)));
-      size += std::fabs(static_cast<double>(values[i]));
-    }
+    for (std::int64_t i = 0; i < n; ++i) add(static_cast<double>(values[i]));
   }
 };
 
@@ -37,6 +38,8 @@ struct Digest {
 struct Work {
   std::function<void(std::int64_t)> calls;  // makes so many calls in a row
   std::function<Digest()> digest;           // of the last call's result
+  std::function<Digest()> exact = {};       // of the result in double precision, where f32 may be far off
+  double bytes = 0, flops = 0;              // of one call, where a table shows rates
 };
 
 /// One row of the tables. `name` may end in "@variant" where there are several ways to do the same.
@@ -44,6 +47,7 @@ struct Row {
   std::string name;
   int threads;  // 0: as many as there are cores
   std::function<Work()> make;
+  int warm_calls = 3;  // before the digest is taken; 0: calls are so long that it is taken after those that are timed
 };
 
 template <class F>
@@ -53,9 +57,11 @@ std::function<void(std::int64_t)> repeated(F f) {
   };
 }
 
-/// Main program of one side. `--rows` lists the rows. `--serve` reads lines "<row> <seconds>", times that row by slope for
-/// about so long, and answers with one line of JSON: row, seconds, low, high, digest. `--calls <row> <n>` makes n calls of a
-/// row and no more, for tools that count. Threads are set by `set_threads`. Returns the exit status; -1 for anything else.
+/// Main program of one side. `--rows` lists the rows and how many threads each is bound to (0: any). `--serve` reads lines
+/// "<row> <seconds> [<threads>]", times that row by slope for about so long, and answers each with one line of JSON: row,
+/// seconds, low, high, digest, and what else the row's work tells. What a row needs is kept for the next time that it is
+/// asked for; the line "forget" gives it back. `--calls <row> <n>` makes n calls of a row and no more, for tools that count.
+/// Threads are set by `set_threads`. Returns the exit status; -1 for anything else.
 int serve(int argc, char** argv, const std::vector<Row>& rows, const std::function<void(int)>& set_threads);
 
 }  // namespace bench

@@ -23,6 +23,16 @@ double t_quantile(double freedom) {
   return z + (z * z * z + z) / (4 * freedom) + (5 * std::pow(z, 5) + 16 * z * z * z + 3 * z) / (96 * freedom * freedom);
 }
 
+/// The mean of times of single calls.
+Slope mean_of(const std::vector<double>& times) {
+  const double count = static_cast<double>(times.size());
+  double mean = 0, squares = 0;
+  for (const double t : times) mean += t / count;
+  for (const double t : times) squares += (t - mean) * (t - mean);
+  const double half = times.size() < 2 ? 0 : t_quantile(count - 1) * std::sqrt(squares / (count - 1) / count);
+  return {mean, mean - half, mean + half};
+}
+
 struct Point {
   double calls, seconds;
 };
@@ -36,7 +46,8 @@ Slope fit(const std::vector<Point>& points) {
     xx += (p.calls - mean_x) * (p.calls - mean_x);
     xy += (p.calls - mean_x) * (p.seconds - mean_y);
   }
-  const double slope = xy / xx;
+  // Where the machine was so disturbed that the times do not rise, all that can be said is their mean.
+  const double slope = xy > 0 ? xy / xx : mean_y / mean_x;
   for (const Point& p : points) {
     const double error = p.seconds - mean_y - slope * (p.calls - mean_x);
     errors += error * error;
@@ -53,6 +64,12 @@ Slope time_slope(const std::function<void(std::int64_t)>& calls, double budget_s
   double total = seconds_of(calls, n);
   while (total < budget_seconds / 50 && total < 0.02) total = seconds_of(calls, n *= 2);
   const double once = total / static_cast<double>(n);
+  if (once * 12 > budget_seconds) {
+    std::vector<double> times(static_cast<std::size_t>(std::max(1.0, budget_seconds / once)), once);
+    if (times.size() > 1)
+      for (double& t : times) t = seconds_of(calls, 1);
+    return mean_of(times);
+  }
 
   // Of 1, 2, ..., steps units of calls, each `rounds` times: in random order, since machines change their speed.
   const int steps = once * 108 < budget_seconds ? 8 : 3, rounds = once * 36 < budget_seconds ? 3 : 2;

@@ -1,9 +1,10 @@
 """Rows that are compared with Python programs: `python_rows.py torch` or `python_rows.py numba`, and --rows or --serve.
 
-The protocol is that of runner.h: lines "<row> <seconds>" on stdin, a line of JSON for each on stdout.
+The protocol is that of runner.h: lines "<row> <seconds> [<threads>]" on stdin, a line of JSON for each on stdout.
 """
 
 import json
+import os
 import random
 import sys
 import time
@@ -81,31 +82,40 @@ def torch_rows():
 def numba_rows():
     import numba
 
+    # Plain loops over indices: LLVM vectorises them once it may reorder the sum.
     @numba.njit(fastmath=True)
     def total(x):
         s = np.float32(0)
-        for v in x:
-            s += v
+        for i in range(x.size):
+            s += x[i]
         return s
 
-    @numba.njit(fastmath=True)
-    def repeat(x, n):
+    @numba.njit(fastmath=True, parallel=True)
+    def parallel_total(x):
         s = np.float32(0)
-        for i in range(n):
-            x[0] += np.float32(0)  # or the loop would be done once
-            s = total(x)
+        for i in numba.prange(x.size):
+            s += x[i]
         return s
 
-    def sum_of(n):
-        x = inputs(1, (n,))
-        last = []
+    ways = {"serial": total, "parallel": parallel_total}
 
-        def calls(n):
-            last[:] = [np.array([repeat(x, n)])]
+    def sum_of(n, way):
+        x = inputs(1, (n,))
+        f, last = ways[way], []
+
+        def calls(count):  # from Python, as numba's users call it
+            for _ in range(count):
+                y = f(x)
+            last[:] = [np.array([y])]
 
         return calls, lambda: digest(last)
 
-    return {f"sum_{n}": (lambda n=n: sum_of(n)) for n in (100, 10_000, 1_000_000, 10_000_000)}
+    rows = {}
+    for n in (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000):
+        rows[f"sum_{n}@serial"] = lambda n=n: sum_of(n, "serial")
+        if n >= 100_000:
+            rows[f"sum_{n}@parallel"] = lambda n=n: sum_of(n, "parallel")
+    return rows
 
 
 def seconds_of(calls, n):
@@ -121,25 +131,47 @@ def time_slope(calls, budget):
     while total < budget / 50 and total < 0.02:
         n *= 2
         total = seconds_of(calls, n)
-    steps, rounds = (8, 3) if total / n * 108 < budget else (3, 2)
-    unit = max(1, round(budget / (total / n) / (rounds * steps * (steps + 1) / 2)))
+    once = total / n
+    if once * 12 > budget:
+        times = [seconds_of(calls, 1) for _ in range(int(budget / once))]
+        return sum(times) / len(times) if times else once
+    steps, rounds = (8, 3) if once * 108 < budget else (3, 2)
+    unit = max(1, round(budget / once / (rounds * steps * (steps + 1) / 2)))
     counts = [unit * step for step in range(1, steps + 1)] * rounds
     random.Random(1).shuffle(counts)
-    return float(np.polyfit(counts, [seconds_of(calls, c) for c in counts], 1)[0])
+    times = [seconds_of(calls, count) for count in counts]
+    slope = float(np.polyfit(counts, times, 1)[0])
+    return slope if slope > 0 else sum(times) / sum(counts)
+
+
+def threads_setter(library):
+    import importlib
+
+    module = importlib.import_module(library)
+    return module.set_num_threads
 
 
 def main():
     rows = {"torch": torch_rows, "numba": numba_rows}[sys.argv[1]]()
     if sys.argv[2] == "--rows":
-        print("\n".join(rows))
+        # Without a pool of threads a row is bound to one.
+        print("\n".join(f"{name} {1 if name.endswith('@serial') else 0}" for name in rows))
         return
+    set_threads, cores, kept = threads_setter(sys.argv[1]), os.cpu_count() or 1, {}
     for line in sys.stdin:
-        name, budget = line.split()
-        calls, result = rows[name]()
-        calls(3)
-        values = result()
+        if line == "forget\n":
+            kept.clear()
+            continue
+        name, budget, *threads = line.split()
+        set_threads(int(threads[0]) if threads and int(threads[0]) else cores)
+        if name not in kept:
+            calls, result = rows[name]()
+            calls(3)
+            kept[name] = calls, result()
+        calls, values = kept[name]
         seconds = time_slope(calls, float(budget))
-        print(json.dumps({"row": name, "seconds": seconds, "low": seconds, "high": seconds, **values}), flush=True)
+        print(json.dumps({"row": name, "seconds": seconds, "low": seconds, "high": seconds, "bytes": 0, "flops": 0, **values}),
+              flush=True)
 
 
 main()

@@ -231,10 +231,13 @@ std::vector<Row> all_rows() {
       rows.push_back({std::string(axis == 1 ? "row_sums_" : "column_sums_") + m.name, 0, [=] {
                         return forward([=, x = tensor(1, {m.rows, m.cols})] { return x.sum(axis); });
                       }});
-  add_both(rows, "gelu_1e7", {10'000'000}, [](const Tensor& x) { return torch::gelu(x); });
-  for (const Matrix& m : kSoftmax)
-    add_both(rows, std::string("softmax_") + m.name, {m.rows, m.cols},
-             [](const Tensor& x) { return torch::softmax(x, 1); });
+  for (const Matrix& m : kGelu)
+    add_both(rows, std::string("gelu_") + m.name, {m.cols}, [](const Tensor& x) { return torch::gelu(x); });
+  for (const Matrix& m : kSoftmax) {
+    const std::string name = std::string("softmax_") + m.name;
+    add_both(rows, name, {m.rows, m.cols}, [](const Tensor& x) { return torch::softmax(x, 1); });
+    add_both(rows, "log_" + name, {m.rows, m.cols}, [](const Tensor& x) { return torch::log_softmax(x, 1); });
+  }
   for (const Matrix& m : kCrossEntropy)
     rows.push_back({std::string("cross_entropy_") + m.name + "_backward", 0, [m] {
                       return with_backward({tensor(1, {m.rows, m.cols}, 4)},
@@ -246,7 +249,7 @@ std::vector<Row> all_rows() {
   const auto operands = [] { return Tensors{tensor(1, {1024, 1024}), tensor(2, {1024}), tensor(3, {1024})}; };
   rows.push_back({"layer_norm_1024x1024", 0, [=] { return forward([=, xs = operands()] { return norm(xs); }); }});
   rows.push_back({"layer_norm_1024x1024_backward", 0, [=] { return with_backward(operands(), norm); }});
-  for (const Conv& c : convs()) rows.push_back({c.name, 0, [c] { return conv(c); }});
+  for (const Conv& c : convs()) rows.push_back({c.name, 0, [c] { return conv(c); }, kConvWarmCalls});
   add_raggeds(rows);
   return rows;
 }

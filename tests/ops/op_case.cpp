@@ -8,6 +8,11 @@
 
 namespace reel::test {
 
+Extent& large_extent() {
+  static Extent extent{1025, 129};
+  return extent;
+}
+
 Extent extent_of(Size size) {
   switch (size) {
     case Size::small:
@@ -21,7 +26,7 @@ Extent extent_of(Size size) {
     case Size::large:
       break;
   }
-  return {1025, 129};
+  return large_extent();
 }
 
 std::uint64_t Maker::next() {

@@ -26,6 +26,8 @@ struct Extent {
   std::int64_t rows, cols;
 };
 Extent extent_of(Size size);
+/// Of Size::large: 1025 x 129. Benchmarks set others.
+Extent& large_extent();
 
 /// Makes the inputs of a case: the same numbers for f32 and f64.
 class Maker {

@@ -1,0 +1,102 @@
+"""Rows are measured one after the other; in each, Reel, its peers and the machine's limits take turns, round by round."""
+
+import sys
+import time
+
+from . import values
+
+
+class Progress:
+    """One line that is overwritten, or one in half a minute where nobody watches."""
+
+    def __init__(self, total):
+        self.total, self.done, self.count, self.begin = total, 0.0, 0, time.monotonic()
+        self.shown = self.begin
+
+    def show(self, row, number_of_rows, weight):
+        now = time.monotonic()
+        left = (now - self.begin) / self.done * (self.total - self.done) if self.done else 0
+        self.done += weight
+        self.count += 1
+        text = f"bench: row {self.count} of {number_of_rows}: {row}; {left / 60:.0f} min left" if left else f"bench: {row}"
+        if sys.stderr.isatty():
+            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+        elif now - self.shown > 30:
+            self.shown = now
+            print(text, file=sys.stderr, flush=True)
+
+    def end(self):
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+class Limits:
+    """What the machine was measured to do at best: all times of each of the program's rows."""
+
+    def __init__(self, program):
+        self.program, self.times, self.work = program, {}, {}
+        self.sampled = 0.0
+
+    def ask(self, row, seconds):
+        answer = self.program.ask(row, seconds)
+        self.times.setdefault(row, []).append(answer["seconds"])
+        self.work[row] = {"bytes": answer["bytes"], "flops": answer["flops"]}
+        return answer["seconds"]
+
+    def sample(self, seconds, every=20):
+        """All limits, now and then: machines change."""
+        if time.monotonic() - self.sampled > every:
+            for row in self.program.rows:
+                self.ask(row, seconds)
+            self.sampled = time.monotonic()
+
+
+def best_way(side, row, seconds, answers, problems):
+    """The fastest of a peer's ways, each tried twice if there are several."""
+    best, ways = {}, side.ways(row)
+    if len(ways) == 1:
+        return ways[0]
+    for _ in range(2):
+        for way in list(ways):
+            try:
+                answers[(side.name, way.name)] = answer = way.ask(seconds)
+                best[way] = min(answer["seconds"], best.get(way, answer["seconds"]))
+            except RuntimeError as error:
+                problems.append(str(error))
+                ways.remove(way)
+    return min(best, key=best.get) if best else None
+
+
+def measure_row(row, reel, peers, limits, limit_rows, rounds, seconds, variants=True):
+    """Returns the seconds of each side's ways round by round, those of the limits, the work of one call, and whether the sides
+    computed the same; and what peers could not do."""
+    answers, problems = {}, []
+    entrants = [("reel", way) for way in reel.ways(row) if variants or way.row == row]
+    for side in peers:
+        way = best_way(side, row, seconds / 3, answers, problems)
+        if way:
+            entrants.append((side.name, way))
+    times = {side: {} for side, _ in entrants}
+    beside = {limit: [] for limit in limit_rows}
+    for done in range(rounds):
+        for side, way in list(entrants) if done % 2 == 0 else reversed(entrants):
+            so_far = times[side].setdefault(way.name, [])
+            if so_far and so_far[0] > 1 and side == "reel" and way.row != row:
+                continue  # a variant that takes seconds is for illustration
+            try:
+                answers[(side, way.name)] = answer = way.ask(seconds)
+                so_far.append(answer["seconds"])
+            except RuntimeError as error:
+                if side == "reel":
+                    raise
+                problems.append(str(error))
+                entrants = [(other, its_way) for other, its_way in entrants if other != side]
+                del times[side]
+        for limit in limit_rows:
+            beside[limit].append(limits.ask(limit, seconds / 5))
+    plain = answers[("reel", "plain")]
+    wrong, notes = values.compare(row, answers)
+    for side in (reel, *peers):
+        side.forget()
+    return {"times": times, "limits": beside, "work": {"bytes": plain["bytes"], "flops": plain["flops"]},
+            "wrong": wrong, "notes": notes}, problems

@@ -1,0 +1,132 @@
+"""The programs that are measured: Reel's and its peers', each a process that speaks the protocol of runner.h."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).resolve().parent.parent
+
+# Peers are measured at their best: without this glibc gives big blocks back to the system after every op.
+TUNED = {"GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184"}
+JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
+
+
+class Program:
+    def __init__(self, command, environment=None, setting=""):
+        self.command, self.setting = [str(part) for part in command], setting
+        # All have the same threads to choose from, whatever the caller's shell says.
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_", "OPENBLAS_"))}
+        self.environment.update(environment or {})
+        listed = subprocess.run([*self.command, "--rows"], env=self.environment, capture_output=True, text=True, check=True)
+        self.rows = {name: int(threads) for name, threads in (line.split() for line in listed.stdout.splitlines())}
+        self.process = None
+
+    def say(self, line):
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen([*self.command, "--serve"], env=self.environment, stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, text=True)
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def ask(self, row, seconds, threads=0):
+        """The program's answer; raises RuntimeError if it has none."""
+        self.say(f"{row} {seconds} {threads}")
+        line = self.process.stdout.readline()
+        answer = json.loads(line) if line else {"error": "the program ended"}
+        if "error" in answer:
+            raise RuntimeError(f"{Path(self.command[0]).name}: {row}: {answer['error']}")
+        return answer
+
+    def forget(self):
+        """Gives back what was made for rows so far."""
+        if self.process is not None and self.process.poll() is None:
+            self.say("forget")
+
+
+class Way:
+    """One way of a side to do a row."""
+
+    def __init__(self, program, row, threads=0):
+        self.program, self.row, self.threads = program, row, threads
+        variant = row.partition("@")[2]
+        parts = [variant, program.setting, f"{threads} thread" + "s" * (threads != 1) if threads else ""]
+        self.name = ", ".join(part for part in parts if part) or "plain"
+
+    def ask(self, seconds):
+        return self.program.ask(self.row, seconds, self.threads)
+
+
+class Side:
+    """Reel or a peer: the programs that hold its rows, in different settings where one is not always the best."""
+
+    def __init__(self, name, programs, thread_counts=(0,)):
+        self.name, self.programs, self.thread_counts = name, programs, thread_counts
+
+    def ways(self, row):
+        """The plain row first."""
+        found = []
+        for program in self.programs:
+            for own, bound in program.rows.items():
+                if own.partition("@")[0] == row:
+                    found += [Way(program, own, threads) for threads in (self.thread_counts if not bound else (0,))]
+        return sorted(found, key=lambda way: way.row != row)
+
+    def forget(self):
+        for program in self.programs:
+            program.forget()
+
+
+def cpu_flags():
+    found = re.search(r"^flags\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.M)
+    return found[1].split() if found else []
+
+
+def find_sides(build, peers, python, quick=False):
+    """(Reel, the limits' program, the peers that can be had, names of what is not here)."""
+    wide = "avx512f" in cpu_flags()
+    python_rows = [python, BENCHMARKS / "peers/python_rows.py"]
+    torch = {**TUNED, **({"ATEN_CPU_CAPABILITY": "avx512"} if wide else {})}
+    settings = {
+        "torch": [("", [peers / "torch_rows"], torch)],
+        "openblas": [("", [peers / "openblas_rows"], {})],
+        "onednn": [("", [peers / "onednn_rows"], {})],
+        "eigen": [("", [peers / "eigen_rows"], {})],
+        "python torch": [("", [*python_rows, "torch"], torch)],
+        "numba": [("", [*python_rows, "numba"], {})],
+    }
+    if not quick and os.path.exists(JEMALLOC):
+        settings["torch"].append(("jemalloc", [peers / "torch_rows"], {**torch, "LD_PRELOAD": JEMALLOC}))
+    if wide:  # an older OpenBLAS does not know newer CPUs and takes a lesser core for them
+        settings["openblas"].append(("core SkylakeX", [peers / "openblas_rows"], {"OPENBLAS_CORETYPE": "SkylakeX"}))
+
+    cores = os.cpu_count() or 1
+    counts = (0,) if quick or cores == 1 else (cores, 1)
+    sides, missing = [], []
+    for name, ways in settings.items():
+        programs = []
+        for setting, command, environment in ways:
+            try:
+                programs.append(Program(command, environment, setting))
+            except (OSError, subprocess.CalledProcessError):
+                pass
+        if programs:
+            sides.append(Side(name, programs, counts))
+        else:
+            missing.append(name)
+    own = []
+    for name in ("rows", "gemm_ladder", "op_rows"):
+        program = build / f"benchmarks/benchmark_{name}"
+        if program.exists():
+            own.append(Program([program]))
+        else:
+            missing.append(program.name)
+    return Side("reel", own), Program([build / "benchmarks/benchmark_limits"]), sides, missing
+
+
+def exit_without(build):
+    for name in ("rows", "limits"):
+        if not (build / f"benchmarks/benchmark_{name}").exists():
+            sys.exit(f"bench: benchmark_{name} is not built in {build}")

@@ -1,0 +1,120 @@
+// Every op of the op-case table, forward and with backward, at a size that fits the second cache and one that does not:
+// "matmul#l2", "matmul#memory_backward". The table gives calls and inputs, so that a new op is measured without another word.
+// A side of scripts/bench: each answer has the bytes of inputs and outputs, read or written once (with backward also of the
+// gradients, and the inputs twice), and the FLOP of products.
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "reel_rows.h"
+#include "reel/core/parallel.h"
+#include "reel/tests/ops/op_case.h"
+
+namespace bench {
+
+using namespace reel;
+using test::OpCase;
+
+namespace {
+
+// The larger one is what f32 inputs of [4097, 513] are.
+constexpr test::Extent kSecond{1025, 129}, kBeyond{4097, 513};
+constexpr double kBeyondBytes = 16e6;
+
+double bytes_of(const Tensors& tensors) {
+  double bytes = 0;
+  for (const Tensor& x : tensors) bytes += static_cast<double>(x.size()) * static_cast<double>(size_of(x.dtype()));
+  return bytes;
+}
+
+/// Multiplications and additions of an op that is a product; 0 of others.
+double flops_of(const std::string& op, const Tensors& in, const Tensor& y) {
+  const auto size = [](const Tensor& x) { return static_cast<double>(x.size()); };
+  const auto axis = [](const Tensor& x, int i) { return static_cast<double>(x.shape()[i]); };
+  if (op == "matmul" || op == "linear") return 2 * size(y) * axis(in[0], in[0].rank() - 1);
+  if (op == "scaled_dot_product_attention") return 2 * (size(in[0]) + size(y)) * axis(in[1], in[1].rank() - 2);
+  if (op.rfind("conv_transpose", 0) == 0) return 2 * size(in[0]) * size(in[1]) / axis(in[1], 0);
+  if (op.rfind("conv", 0) == 0) return 2 * size(y) * size(in[1]) / axis(in[1], 0);
+  return 0;
+}
+
+/// The first axis of what goes row by row is made longer, until inputs and result are beyond the second cache.
+Tensors lengthened(const OpCase& row, const Tensors& in) {
+  const Tensor y = row.call(in);
+  const double bytes = bytes_of(in) + bytes_of({y});
+  if (!row.mixes_rows.empty() || y.rank() == 0 || bytes * 2 > kBeyondBytes || bytes == 0) return in;
+  const auto times = static_cast<Int>(kBeyondBytes / bytes);
+  Tensors longer = in;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const bool whole = std::find(row.whole.begin(), row.whole.end(), static_cast<int>(i)) != row.whole.end();
+    if (whole || in[i].rank() == 0 || in[i].shape()[0] != y.shape()[0]) continue;
+    Shape repeats{times};
+    while (repeats.rank() < in[i].rank()) repeats.push_back(1);
+    longer[i] = tile(in[i], repeats);
+  }
+  try {
+    row.call(longer);
+    return longer;
+  } catch (const Error&) {  // it has its sizes from elsewhere
+    return in;
+  }
+}
+
+Work work(const OpCase& row, bool beyond, bool backward) {
+  test::large_extent() = beyond ? kBeyond : kSecond;
+  test::Maker make(f32, 11);
+  Tensors in = row.inputs(make, test::Size::large);
+  if (beyond) in = lengthened(row, in);
+  Tensors wanted;
+  if (backward)
+    for (const int i : row.differentiable) wanted.push_back(in[static_cast<std::size_t>(i)]);
+  const Tensor y = row.call(in);
+  const double flops = flops_of(row.name, in, y);
+  auto last = std::make_shared<Tensors>();
+  const auto digest_of_last = [last] { return Digest(); };  // the tests know what is right
+  if (!backward)
+    return {repeated([=] { *last = {row.call(in)}; }), digest_of_last, {}, bytes_of(in) + bytes_of({y}), flops};
+  const Tensor dy = rand(y.shape(), {.dtype = y.dtype()});
+  return {repeated([=] {
+            Tape tape;
+            for (const Tensor& x : wanted) tape.watch(x);
+            *last = tape.gradient(row.call(in), dy, wanted);
+          }),
+          digest_of_last,
+          {},
+          2 * bytes_of(in) + 2 * bytes_of({y}) + bytes_of(wanted),
+          flops * static_cast<double>(1 + wanted.size())};
+}
+
+/// The plain form of each op: its row without a variant, or its first.
+std::vector<const OpCase*> plain_forms() {
+  std::vector<const OpCase*> rows;
+  std::map<std::string, std::size_t> places;
+  for (const OpCase& row : test::op_cases()) {
+    const std::string op = row.name.substr(0, row.name.find('/'));
+    if (std::find(row.skip.begin(), row.skip.end(), test::Size::large) != row.skip.end()) continue;
+    const auto [place, added] = places.try_emplace(op, rows.size());
+    if (added) rows.push_back(&row);
+    else if (row.name == op) rows[place->second] = &row;
+  }
+  return rows;
+}
+
+}  // namespace
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  using namespace bench;
+  std::vector<Row> rows;
+  for (const test::OpCase* op : plain_forms())
+    for (const bool beyond : {false, true})
+      for (const bool backward : {false, true})
+        if (!backward || op->order > 0)
+          rows.push_back({op->name + (beyond ? "#memory" : "#l2") + (backward ? "_backward" : ""), 0,
+                          [=] { return work(*op, beyond, backward); }, 1});
+  const int status = serve(argc, argv, rows, [](int threads) { reel::set_num_threads(threads); });
+  if (status < 0) std::fputs("usage: benchmark_op_rows --rows | --serve | --calls ROW N\n", stderr);
+  return status < 0 ? 2 : status;
+}

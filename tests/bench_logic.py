@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+"""The judgement of scripts/bench, on made-up measurements: bars, limits that excuse a missed one, values, missing peers."""
+
+import contextlib
+import io
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.dont_write_bytecode = True
+
+import bench
+from harness import judge, measure, plots, programs, report, suites, values
+
+
+def result(reel, limits=None, **peers):
+    """Seconds of each round of Reel and of peers."""
+    return {"times": {"reel": {"plain": reel}, **{name: {"plain": times} for name, times in peers.items()}},
+            "limits": limits or {}, "work": {"bytes": 0, "flops": 0}, "wrong": [], "notes": []}
+
+
+def judged(entry, outcome, work=None):
+    """The bars' tables of one row, and what failed."""
+    entry = {"group": "G", "rows": ["row"], "bars": {}, **entry}
+    lines, failures = report.bars_tables([entry], judge.Judge({"row": outcome}, work or {}), ["torch"])
+    return "\n".join(lines), failures
+
+
+class Bars(unittest.TestCase):
+    def test_a_ratio_is_the_median_over_rounds(self):
+        lines, failures = judged({"bars": {"torch": 2}}, result([1, 1, 1], torch=[2.1, 1, 9]))
+        self.assertEqual(failures, [])
+        self.assertIn("**2.10x** (1.00 to 9.00)", lines)
+        self.assertIn("2.10x met", lines)
+
+    def test_a_missed_bar_fails(self):
+        lines, failures = judged({"bars": {"torch": 2}}, result([1, 1, 1], torch=[1.9, 1.9, 1.9]))
+        self.assertEqual(failures, ["row: >= 2x torch, measured 1.90x"])
+        self.assertIn("**missed**", lines)
+
+    def test_a_bar_met_exactly_is_met(self):
+        self.assertEqual(judged({"bars": {"torch": 2}}, result([1], torch=[2]))[1], [])
+
+    def test_a_missing_peer_is_named_and_fails_nothing(self):
+        lines, failures = judged({"bars": {"torch": 2}}, result([1]))
+        self.assertEqual(failures, [])
+        self.assertIn("absent", lines)
+
+    def test_a_time_may_be_bounded(self):
+        self.assertEqual(judged({"at_most_ns": 30}, result([29e-9]))[1], [])
+        self.assertEqual(len(judged({"at_most_ns": 30}, result([31e-9]))[1]), 1)
+
+    def test_a_share_of_the_peak_may_be_required(self):
+        entry = {"group": "G", "rows": ["gemm_100"], "bars": {}, "share_of": "limit_fma", "at_least_share": 0.9}
+        for seconds, failures in ((1.1, 0), (1.2, 1)):  # 2e6 FLOP, which the machine does in 1 s
+            outcome = judge.Judge({"gemm_100": result([seconds], {"limit_fma": [0.5]})},
+                                  {"limit_fma": {"bytes": 0, "flops": 1e6}})
+            self.assertEqual(len(report.bars_tables([entry], outcome, [])[1]), failures)
+
+    def test_columns_may_be_held_to_rows(self):
+        entry = {"group": "G", "rows": ["column_sums_a"], "bars": {}, "at_most_times": {"row_sums": 1.1}}
+        for seconds, failures in ((1.05, 0), (1.2, 1)):
+            outcome = judge.Judge({"column_sums_a": result([seconds]), "row_sums_a": result([1])}, {})
+            self.assertEqual(len(report.bars_tables([entry], outcome, [])[1]), failures)
+
+
+class Limits(unittest.TestCase):
+    WORK = {"limit_write": {"bytes": 100e6, "flops": 0}, "limit_parallel_region": {"bytes": 0, "flops": 0}}
+
+    def entry(self, limit, share=0.85):
+        return {"bars": {"torch": 2}, "limits": {"row": {"limit": limit, "share": share}}}
+
+    def test_a_missed_bar_at_the_limit_passes_and_is_explained(self):
+        # 50 MB at 10 GB/s: 5 ms of Reel's 5.5 ms
+        outcome = result([5.5e-3] * 3, {"limit_write": [10e-3] * 3}, torch=[6e-3] * 3)
+        lines, failures = judged(self.entry({"bytes": "50 * 1e6", "of": "limit_write"}), outcome, self.WORK)
+        self.assertEqual(failures, [])
+        self.assertIn("stopped by: 50 MB at 10 GB/s of write = 5 ms; Reel 5.5 ms, 91% of the limit", lines)
+        self.assertIn("at the limit", lines)
+
+    def test_a_missed_bar_far_from_its_limit_fails(self):
+        outcome = result([8e-3] * 3, {"limit_write": [10e-3] * 3}, torch=[6e-3] * 3)
+        lines, failures = judged(self.entry({"bytes": 50e6, "of": "limit_write"}), outcome, self.WORK)
+        self.assertEqual(len(failures), 1)
+        self.assertIn("62% of the limit", failures[0])
+        self.assertIn("**missed**", lines)
+
+    def test_the_limit_is_that_of_the_same_round(self):
+        # The machine halves its speed in between: the share stays.
+        outcome = result([5e-3, 10e-3, 5e-3], {"limit_write": [10e-3, 20e-3, 10e-3]}, torch=[6e-3, 12e-3, 6e-3])
+        share, least, most = judge.Judge({"row": outcome}, self.WORK).share("row", [{"bytes": 50e6, "of": "limit_write"}])
+        self.assertEqual((share, least, most), (1, 1, 1))
+
+    def test_terms_add_up(self):
+        terms = [{"bytes": 50e6, "of": "limit_write"}, {"count": 2, "of": "limit_parallel_region", "what": "two regions"}]
+        outcome = result([9e-3], {"limit_write": [10e-3], "limit_parallel_region": [1e-3]}, torch=[10e-3])
+        lines, failures = judged(self.entry(terms, 0.7), outcome, self.WORK)
+        self.assertEqual(failures, [])
+        self.assertIn("2 x parallel region of 1 ms (two regions) = 2 ms", lines)
+
+    def test_a_bar_that_is_met_needs_no_excuse(self):
+        outcome = result([1e-3], {"limit_write": [10e-3]}, torch=[6e-3])
+        self.assertNotIn("stopped by", judged(self.entry({"bytes": 50e6, "of": "limit_write"}), outcome, self.WORK)[0])
+
+    def test_an_excuse_names_what_is_measured(self):
+        bars = json.loads((ROOT / "benchmarks/bars.json").read_text())
+        source = (ROOT / "benchmarks/limits.cpp").read_text()
+        for entry in bars["rows"]:
+            for row, excuse in entry.get("limits", {}).items():
+                self.assertIn(row, entry["rows"])
+                self.assertTrue(0 < excuse["share"] <= 1)
+            for row in entry["rows"]:
+                for limit in judge.limit_rows(entry, row):
+                    self.assertIn(f'"{limit}"', source)
+
+
+def digest(weighted, size=1.0, count=3, **more):
+    return {"weighted": weighted, "size": size, "count": count, **more}
+
+
+class Values(unittest.TestCase):
+    def test_what_agrees_passes(self):
+        self.assertEqual(values.compare("row", {("reel", "plain"): digest(1), ("torch", "plain"): digest(1.00005)}), ([], []))
+
+    def test_other_values_fail(self):
+        for other in (digest(1.001), digest(1, count=4), digest(float("nan"))):
+            self.assertEqual(len(values.compare("row", {("reel", "plain"): digest(1), ("torch", "plain"): other})[0]), 1)
+
+    def test_each_side_is_judged_by_the_exact_result(self):
+        own = digest(1, exact_weighted=1.0, exact_size=1.0, exact_count=3)
+        faults, notes = values.compare("row", {("reel", "plain"): own, ("numba", "plain"): digest(1.0005)})
+        self.assertEqual((len(faults), len(notes)), (0, 1))
+        self.assertIn("numba", notes[0])
+        faults, _ = values.compare("row", {("reel", "plain"): {**own, "weighted": 1.0005}, ("numba", "plain"): digest(1)})
+        self.assertEqual(len(faults), 1)
+        self.assertIn("reel", faults[0])
+        faults, _ = values.compare("row", {("reel", "plain"): own, ("numba", "plain"): digest(1.5)})
+        self.assertEqual(len(faults), 1)
+
+    def test_reels_other_ways_are_compared_too(self):
+        answers = {("reel", "plain"): digest(1), ("reel", "unfused"): digest(2)}
+        self.assertIn("unfused", values.compare("row", answers)[0][0])
+
+
+class FakeProgram:
+    """Answers with made-up times: {row: seconds}."""
+
+    setting = ""
+
+    def __init__(self, seconds):
+        self.rows, self.seconds, self.asked = {row: 0 for row in seconds}, seconds, []
+
+    def ask(self, row, seconds, threads=0):
+        self.asked.append((row, threads))
+        time = self.seconds[row]
+        if time is None:
+            raise RuntimeError(f"{row} failed")
+        return {"seconds": time(threads) if callable(time) else time, "bytes": 8, "flops": 0, **digest(1)}
+
+    def forget(self):
+        pass
+
+
+class Measuring(unittest.TestCase):
+    def measure(self, reel, peers, rounds=5, limit_rows=()):
+        limits = measure.Limits(FakeProgram({"limit_copy": 1.0}))
+        return measure.measure_row("row", programs.Side("reel", [reel]), peers, limits, limit_rows, rounds, 0.1)
+
+    def test_a_peer_goes_its_fastest_way(self):
+        slow, fast = FakeProgram({"row": 3.0}), FakeProgram({"row@other": lambda threads: 2.0 if threads == 1 else 2.5})
+        outcome, _ = self.measure(FakeProgram({"row": 1.0}), [programs.Side("torch", [slow, fast], (2, 1))])
+        self.assertEqual(outcome["times"]["torch"], {"other, 1 thread": [2.0] * 5})
+
+    def test_limits_are_measured_in_every_round(self):
+        outcome, _ = self.measure(FakeProgram({"row": 1.0}), [], 7, ["limit_copy"])
+        self.assertEqual(outcome["limits"], {"limit_copy": [1.0] * 7})
+
+    def test_a_peer_that_fails_is_left_out_and_named(self):
+        outcome, problems = self.measure(FakeProgram({"row": 1.0}), [programs.Side("torch", [FakeProgram({"row": None})])])
+        self.assertNotIn("torch", outcome["times"])
+        self.assertEqual(problems, ["row failed"])
+
+    def test_a_peer_that_fails_later_is_left_out_too(self):
+        class Dies(FakeProgram):
+            def ask(self, row, seconds, threads=0):
+                if len(self.asked) == 3:
+                    raise RuntimeError("it died")
+                return super().ask(row, seconds, threads)
+
+        outcome, problems = self.measure(FakeProgram({"row": 1.0}), [programs.Side("torch", [Dies({"row": 1.0})])])
+        self.assertEqual(list(outcome["times"]), ["reel"])
+        self.assertEqual(len(outcome["times"]["reel"]["plain"]), 5)
+        self.assertEqual(problems, ["it died"])
+
+    def test_reel_that_fails_gives_no_result(self):
+        with self.assertRaises(RuntimeError):
+            self.measure(FakeProgram({"row": None}), [])
+
+
+class Documents(unittest.TestCase):
+    def test_a_machine_that_is_not_idle_is_told_of(self):
+        limits = measure.Limits(None)
+        for times, told in (([1.0, 1.0, 1.2], ""), ([1.0, 2.0, 2.0], "at the median only 50% of the best")):
+            limits.times["limit_fma_1"] = times
+            self.assertIn(told, bench.disturbance(limits))
+            self.assertEqual(bool(told), bool(bench.disturbance(limits)))
+
+    def test_a_users_cost_has_bars(self):
+        cost = {"reel": {"start-up": 1e-3, "resident memory": 5e6}, "torch": {"start-up": 30e-3, "resident memory": 100e6}}
+        lines, failures = report.users_table(cost, {"start-up": 40, "resident memory": 15})
+        self.assertEqual(failures, ["start-up: >= 40x torch, measured 30.0x"])
+        self.assertIn("20.0x", "\n".join(lines))
+
+    def test_the_measured_part_alone_is_replaced(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "performance.md"
+            path.write_text(f"before\n{bench.BEGIN}\nold\n{bench.END}\nafter\n")
+            bench.write_document(path, "new")
+            self.assertEqual(path.read_text(), f"before\n{bench.BEGIN}\nnew\n{bench.END}\nafter\n")
+
+    def test_the_document_has_the_markers(self):
+        text = (ROOT / "docs/performance.md").read_text()
+        self.assertLess(text.index(bench.BEGIN), text.index(bench.END))
+
+    def test_plots_are_xml(self):
+        from xml.etree import ElementTree
+
+        ElementTree.fromstring(plots.lines("a < b", "x", "y", {"one": [(1, 2.0), (10, 0.5)]}, (1, 10), one=True))
+        ElementTree.fromstring(plots.bars("a & b", "x", [("row", {"n = 1": 3.0, "n = 2": 4.0})]))
+        self.assertIsNone(plots.lines("nothing", "x", "y", {}, (1, 10)))
+
+    def test_every_bar_is_measured_by_a_program(self):
+        bars = json.loads((ROOT / "benchmarks/bars.json").read_text())["rows"]
+        rows = [row for entry in bars for row in entry["rows"]]
+        self.assertEqual(len(rows), len(set(rows)))
+        names = suites.rows_of("bars", bars, rows, quick=False)
+        self.assertEqual(names, rows)
+
+
+class ExitStatus(unittest.TestCase):
+    """The whole program on made-up programs: it fails on a missed bar, and on nothing else."""
+
+    def run_bench(self, torch_seconds, reel_seconds=1.0):
+        bars = json.dumps({"users": {}, "rows": [{"group": "G", "rows": ["row"], "bars": {"torch": 2}}]})
+        sides = (programs.Side("reel", [FakeProgram({"row": reel_seconds})]), FakeProgram({"limit_copy": 1.0}),
+                 [programs.Side("torch", [FakeProgram({"row": torch_seconds})])], ["numba"])
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(programs, "find_sides", return_value=sides), \
+                mock.patch.object(programs, "exit_without"), mock.patch.object(json, "loads", return_value=json.loads(bars)), \
+                contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
+            (Path(folder) / "benchmarks").mkdir()
+            arguments = ["bench", "--build", folder, "--peers", folder, "--python", sys.executable, "--suite", "bars"]
+            with mock.patch.object(sys, "argv", arguments), self.assertRaises(SystemExit) as end:
+                bench.main()
+        return end.exception.code, out.getvalue(), errors.getvalue()
+
+    def test_a_bar_met(self):
+        code, out, errors = self.run_bench(2.5)
+        self.assertEqual(code, 0)
+        self.assertIn("2.50x met", out)
+        self.assertIn("Not measured, as they are not here: numba", out)
+        self.assertIn("0 failures", errors)
+
+    def test_a_bar_missed(self):
+        code, _, errors = self.run_bench(1.5)
+        self.assertEqual(code, 1)
+        self.assertIn("row: >= 2x torch, measured 1.50x", errors)
+
+    def test_reel_that_fails(self):
+        code, _, errors = self.run_bench(2.5, reel_seconds=None)
+        self.assertEqual(code, 1)
+        self.assertIn("row failed", errors)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,8 @@
+# Benchmarks are measured by hand; these keep them from rotting.
+add_test(NAME bench_logic COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/bench_logic.py)
+
+if(REEL_BENCHMARKS AND NOT REEL_CUDA AND NOT BUILD_SHARED_LIBS AND CMAKE_BUILD_TYPE STREQUAL "Release"
+    AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+  add_test(NAME bench_suites COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/bench_suites.py ${PROJECT_BINARY_DIR})
+  set_tests_properties(bench_suites PROPERTIES TIMEOUT 600)
+endif()
