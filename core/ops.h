@@ -233,14 +233,16 @@ class REEL_API Ops {
                                   const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) = 0;
 
   // --- attention and recurrent cells ------------------------------------------------------------------------------------
-  /// y [total queries, heads, value width]; lse [total queries, heads]: each query's log sum exp of its scores.
-  /// `mask` (null or strided, dtype of q): added to the scores, [heads, queries, keys] of every segment alike.
+  /// y [total queries, heads, value width]; state [total queries, heads, 2]: each query's largest score and
+  /// 1 / sum exp(score - largest), 0 where it sees nothing.
+  /// `mask` (null or strided, dtype of q): added to the scores, [heads, queries, keys] of every segment alike. Where it is
+  /// -infinity the key is hidden: neither NaN nor infinities pass between it and the query, forward or backward.
   virtual void attention(const Attention& attention, const Array& q, const Array& k, const Array& v, const Array* mask,
-                         const Array& y, const Array& lse) = 0;
+                         const Array& y, const Array& state) = 0;
   /// Memory linear in the number of rows. Deterministic.
   virtual void attention_backward(const Attention& attention, const Array& q, const Array& k, const Array& v,
-                                  const Array* mask, const Array& y, const Array& lse, const Array& dy, const Array& dq,
-                                  const Array& dk, const Array& dv) = 0;
+                                  const Array* mask, const Array& y, const Array& state, const Array& dy,
+                                  const Array& dq, const Array& dk, const Array& dv) = 0;
   /// One step of a recurrent cell for n rows. x [n, gates h]: the input's part of the gates, biases included; r [n, gates h]:
   /// the recurrent part (gru: with its bias); gates in PyTorch's order (i f g o; r z n). h_prev, c_prev [n, h] (c: lstm only,
   /// else null). h, c: the new states; c may be c_prev. saved [n, gates h]: the gates after their nonlinearities, for

@@ -3,15 +3,19 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/elementwise.h"
+#include "reel/ops/logical.h"
 #include "reel/ops/matmul.h"
 #include "reel/ops/offsets.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
+#include "reel/ops/statistics.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
 
@@ -57,17 +61,67 @@ Tensor sequence(const Tensor& x, const Offsets& offsets, std::int64_t s) {
   return transpose(narrow(x, 0, offsets.span()[static_cast<std::size_t>(s)], offsets.length(s)), 0, 1);
 }
 
-// The probabilities [heads, queries, keys] of sequence s.
-Tensor probabilities(const Operands& in, std::int64_t s) {
+// Which keys the queries of sequence s see: bool8, broadcasts to [heads, queries, keys]; undefined: all of them.
+Tensor seen_in(const Operands& in, const Tensor& mask, std::int64_t queries, std::int64_t keys) {
+  return untaped([&] {
+    Tensor seen;
+    if (mask.defined()) seen = mask != -INFINITY;
+    if (in.causal) {
+      const TensorOptions numbers{.dtype = i64, .device = in.q.device()};
+      const Tensor causal = arange(keys, numbers) <= unsqueeze(arange(queries, numbers), 1) + (keys - queries);
+      seen = seen.defined() ? logical_and(seen, causal) : causal;
+    }
+    return seen.defined() && all(seen).item() != 0 ? Tensor() : seen;
+  });
+}
+
+// x, and 0 where `seen` (undefined: everywhere) does not hold, whatever x is there.
+Tensor kept(const Tensor& seen, const Tensor& x) { return seen.defined() ? where(seen, x, 0.0) : x; }
+
+// Queries of a sequence, times the scale, and all its keys and values, 0 where none of these queries sees them:
+// [heads, queries or keys, width].
+struct Part {
+  std::int64_t first, count;
+  Tensor q, k, v;
+  Tensor seen, some;  // [.., queries, keys], and [.., keys, 1]: seen by some query; undefined: all
+  Tensor p;           // the probabilities, [heads, queries, keys]
+
+  Part(const Tensor& queries, const Tensor& keys, const Tensor& values, const Tensor& mask, const Tensor& all_seen,
+       std::int64_t first_, std::int64_t count_)
+      : first(first_), count(count_), q(narrow(queries, 1, first, count)), k(keys), v(values) {
+    if (all_seen.defined()) {
+      seen = narrow(all_seen, -2, first, count);
+      some = untaped([&] { return unsqueeze(any(seen, -2), -1); });
+      k = kept(some, k);
+      v = kept(some, v);
+    }
+    Tensor scores = matmul(q, transpose(k));
+    if (mask.defined()) scores = scores + narrow(mask, 1, first, count);
+    if (seen.defined()) scores = where(seen, scores, -INFINITY);
+    p = kept(seen, softmax(scores, 2));
+  }
+};
+
+// Sequence s as one part; but where a number that is not finite meets a query and a key that do not see each other, a query at
+// a time, for 0 times a NaN is NaN. `dy`: undefined, or the result's gradient [heads, queries, value width].
+std::vector<Part> parts_of(const Operands& in, std::int64_t s, const Tensor& dy = {}) {
   const std::int64_t queries = in.queries.length(s), keys = in.keys.length(s);
-  Tensor scores = in.scale * matmul(sequence(in.q, in.queries, s), transpose(sequence(in.k, in.keys, s)));
-  if (in.mask.defined()) scores = scores + narrow(narrow(in.mask, 1, 0, queries), 2, 0, keys);
-  if (in.causal)
-    scores = scores + untaped([&] {
-               const Tensor last = unsqueeze(arange(queries), 1) + (keys - queries);
-               return log(cast(arange(keys) <= last, scores.dtype()));  // 0 or -inf
-             });
-  return softmax(scores, 2);
+  const Tensor q = in.scale * sequence(in.q, in.queries, s), k = sequence(in.k, in.keys, s);
+  const Tensor v = sequence(in.v, in.keys, s);
+  const Tensor mask = in.mask.defined() ? narrow(narrow(in.mask, 1, 0, queries), 2, 0, keys) : in.mask;
+  const Tensor seen = seen_in(in, mask, queries, keys);
+  std::vector<Part> parts;
+  parts.emplace_back(q, k, v, mask, seen, 0, queries);
+  if (!seen.defined()) return parts;
+  const bool finite = untaped([&] {
+    for (const Tensor& x : {parts[0].q, parts[0].k, parts[0].v, dy})
+      if (x.defined() && all(isfinite(x)).item() == 0) return false;
+    return true;
+  });
+  if (finite) return parts;
+  parts.clear();
+  for (std::int64_t i = 0; i < queries; ++i) parts.emplace_back(q, k, v, mask, seen, i, 1);
+  return parts;
 }
 
 // [heads, length, width] of each sequence back to [rows, heads, width].
@@ -80,21 +134,35 @@ Tensor joined(const Tensors& parts, const Tensor& like, std::int64_t width) {
 }
 
 Tensor composed(const Operands& in) {
-  Tensors parts;
-  for (std::int64_t s = 0; s < in.queries.count(); ++s)
-    parts.push_back(matmul(probabilities(in, s), sequence(in.v, in.keys, s)));
-  return joined(parts, in.q, in.v.shape()[2]);
+  Tensors sequences;
+  for (std::int64_t s = 0; s < in.queries.count(); ++s) {
+    Tensors parts;
+    for (const Part& part : parts_of(in, s)) parts.push_back(matmul(part.p, part.v));
+    sequences.push_back(parts.size() == 1 ? parts[0] : concatenate(parts, 1));
+  }
+  return joined(sequences, in.q, in.v.shape()[2]);
 }
 
-void recorded_gradients(Gradients& g, const Operands& in) {
+// `y`: the result. In the order of the kernels, so that overflow shows in the same places.
+void recorded_gradients(Gradients& g, const Operands& in, const Tensor& y) {
   Tensors dq, dk, dv;
   for (std::int64_t s = 0; s < in.queries.count(); ++s) {
-    const Tensor p = probabilities(in, s), dy = sequence(g.dy(), in.queries, s);
-    const Tensor dp = matmul(dy, transpose(sequence(in.v, in.keys, s)));
-    const Tensor dscores = in.scale * p * (dp - sum(p * dp, 2, Keep::yes));
-    dq.push_back(matmul(dscores, sequence(in.k, in.keys, s)));
-    dk.push_back(matmul(transpose(dscores), sequence(in.q, in.queries, s)));
-    dv.push_back(matmul(transpose(p), dy));
+    const Tensor all_dy = sequence(g.dy(), in.queries, s);
+    const Tensor all_dots = sum(sequence(y, in.queries, s) * all_dy, 2, Keep::yes);
+    Tensors parts;
+    Tensor keys, values;
+    for (const Part& part : parts_of(in, s, all_dy)) {
+      const Tensor dy = narrow(all_dy, 1, part.first, part.count), dots = narrow(all_dots, 1, part.first, part.count);
+      const Tensor dscores = kept(part.seen, part.p * (matmul(dy, transpose(part.v)) - dots));
+      const Tensor to_keys = kept(part.some, matmul(transpose(dscores), part.q));
+      const Tensor to_values = kept(part.some, matmul(transpose(part.p), dy));
+      parts.push_back(in.scale * matmul(dscores, part.k));
+      keys = keys.defined() ? keys + to_keys : to_keys;
+      values = values.defined() ? values + to_values : to_values;
+    }
+    dq.push_back(parts.size() == 1 ? parts[0] : concatenate(parts, 1));
+    dk.push_back(keys);
+    dv.push_back(values);
   }
   g.add(0, joined(dq, in.q, in.q.shape()[2]));
   g.add(1, joined(dk, in.k, in.k.shape()[2]));
@@ -110,19 +178,20 @@ Tensor attend(const Operands& in, SourceLocation where) {
   for (Tensor* x : {&from.q, &from.k, &from.v}) *x = lined(*x);
   Ops& ops = backend(in.q.device());
   const Tensor y = from.room(in.queries.total(), in.v.shape()[2]);
-  const Tensor lse = empty({in.queries.total(), in.q.shape()[1]}, {.dtype = in.q.dtype(), .device = in.q.device()});
+  const Tensor state =
+      empty({in.queries.total(), in.q.shape()[1], 2}, {.dtype = in.q.dtype(), .device = in.q.device()});
   ops.attention(from.attention(), from.q.array(), from.k.array(), from.v.array(), from.mask_array(), y.array(),
-                lse.array());
+                state.array());
   if (detail::taping())
     detail::record_op(kName, where, {&in.q, &in.k, &in.v}, y, {&in.q, &in.k, &in.v, &y, &in.mask},
-                      [in, from, y, lse, &ops](Gradients& g) {
-                        if (g.recording()) return recorded_gradients(g, in);
+                      [in, from, y, state, &ops](Gradients& g) {
+                        if (g.recording()) return recorded_gradients(g, in, y);
                         const Tensor dy = lined(g.dy());
                         const Tensor dq = from.room(in.queries.total(), in.q.shape()[2]);
                         const Tensor dk = from.room(in.keys.total(), in.k.shape()[2]);
                         const Tensor dv = from.room(in.keys.total(), in.v.shape()[2]);
                         ops.attention_backward(from.attention(), from.q.array(), from.k.array(), from.v.array(),
-                                               from.mask_array(), y.array(), lse.array(), dy.array(), dq.array(),
+                                               from.mask_array(), y.array(), state.array(), dy.array(), dq.array(),
                                                dk.array(), dv.array());
                         g.add(0, dq);
                         g.add(1, dk);

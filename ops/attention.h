@@ -19,12 +19,14 @@ struct AttentionOptions {
 
 /// softmax(scale q k^T + mask) v over the keys: q [..., queries, width], k [..., keys, width], v [..., keys, value width], the
 /// leading axes (as a rule batch, heads) equal; the result is [..., queries, value width]. f32 or f64. A query that sees no key,
-/// or only scores of -inf, gives 0 with zero gradient. What a hidden key weighs is 0, but its k and v must be finite.
+/// or only scores of -inf, gives 0 with zero gradient. What a query does not see, by the mask or as causal, does not reach it, nor it
+/// the key, forward or backward, NaN and infinities included: a key that none sees has zero gradient, whatever it is.
 /// Vaswani et al., "Attention is all you need", 2017.
 ///
 /// Works in blocks (online softmax, Milakov and Gimelshein, 2018): no matrix of all scores is kept. Backward keeps q, k, v, the
-/// result and one number per query, and computes the probabilities again. Where the mask needs a gradient, and in gradients of
-/// gradients, all scores are kept. Throws DTypeError, DeviceError, ShapeError, and Error for a scale that is not finite.
+/// result and two numbers per query, and computes the probabilities again. Where the mask needs a gradient, and in gradients of
+/// gradients, all scores are kept, and a GPU is waited for where keys may be hidden. Throws DTypeError, DeviceError,
+/// ShapeError, and Error for a scale that is not finite.
 REEL_API Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                              const AttentionOptions& options = {},
                                              SourceLocation where = SourceLocation::current());

@@ -4,11 +4,14 @@
 #include <cmath>
 #include <string>
 
+#include "reel/core/fits.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/elementwise.h"
 #include "reel/ops/offsets.h"
+#include "reel/ops/order.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/rows.h"
 #include "reel/ops/scan.h"
@@ -23,6 +26,7 @@ namespace {
 
 using detail::as_rows;
 using detail::Gradients;
+using detail::numbers_on;
 using detail::packed;
 using detail::record_op;
 using detail::taping;
@@ -87,7 +91,26 @@ constexpr const char* name_of(ReduceOp op) {
   return op == ReduceOp::sum ? "sum" : op == ReduceOp::mean ? "mean" : op == ReduceOp::max ? "max" : "min";
 }
 
+// By the order of each sequence's rows: exact, and of few uses. A sequence without rows has what an axis of none has.
+Tensor integer_extremes(ReduceOp op, const Ragged& x, SourceLocation where, Tensor* winners) {
+  const bool largest = op == ReduceOp::max;
+  const RaggedSorted best = topk(x, 1, largest ? Order::descending : Order::ascending, where);
+  Shape along = x.values().shape();
+  for (int i = 1; i < along.rank(); ++i) along[i] = 1;
+  along[0] = x.count();
+  const Tensor some = reshape(numbers_on(x.device(), x.count(),
+                                         [&](std::int64_t* numbers) {
+                                           for (std::int64_t s = 0; s < x.count(); ++s) *numbers++ = x.length(s);
+                                         }),
+                              along) > 0;
+  const Tensor none = narrow(x.values(), 0, 0, 0);
+  if (winners != nullptr) *winners = reel::where(some, reduce_first(best.which, where), -1);
+  return reel::where(some, reduce_first(best.values, where), largest ? max(none, 0) : min(none, 0));
+}
+
 Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, SourceLocation where, Tensor* winners) {
+  if ((op == ReduceOp::max || op == ReduceOp::min) && x.defined() && !is_floating(x.dtype()))
+    return integer_extremes(op, Ragged(x, offsets), where, winners);
   check::floating(name_of(op), "x", x, where);
   Tensor y = empty(with_rows(x.shape(), offsets.count()), like(x));
   const bool adds = op == ReduceOp::sum || op == ReduceOp::mean;
@@ -346,6 +369,7 @@ Tensors to_list(const Ragged& x, SourceLocation where) {
 Tensor to_padded(const Ragged& x, Scalar padding, SourceLocation where) {
   check::defined("to_padded", "x", x.values(), where);
   if (x.values().rank() == kMaxRank) throw ShapeError("to_padded: values must have fewer than 8 axes", where);
+  detail::check_fits("to_padded", padding, x.dtype(), where);
   return padded(x.values(), x.offsets(), x.offsets().max_length(), padding, where);
 }
 

@@ -1,9 +1,12 @@
 // Attention without the matrix of all scores: blocks of keys pass by a block of queries, whose maximum, sum and result are
 // corrected as a larger score turns up (Milakov and Gimelshein, 2018; Dao et al., 2022). Backward makes the probabilities
-// of each block again from the scores' log sum exp.
+// of each block again from the largest score and the sum.
 //
 // Blocks start where the sequence starts, products are those of gemm (a chain of fma over ascending k, on from c), and blocks
 // follow in ascending order: a sequence's bits depend neither on its batch nor on how blocks are shared among threads.
+//
+// What a query does not see must not reach it, nor it the key: 0 times a NaN is NaN. Pairs are marked as hidden, and where a
+// block with such pairs meets numbers that are not finite its products pass over them, in the same order.
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/segments.h"
@@ -15,6 +18,10 @@ namespace {
 constexpr int64_t kQueries = 128, kKeys = 128;         // of a block
 constexpr int64_t kAttentionGrain = int64_t{1} << 18;  // multiply-adds that are worth a task
 constexpr int64_t kExponential = 32;                   // an exponential in multiply-adds
+
+/// The weight of a hidden pair. No other weight is -0.
+template <class T>
+constexpr T kHidden = -T(0);
 
 /// [rows, heads, width]; the elements of a head's row are adjacent.
 template <class T>
@@ -66,6 +73,25 @@ void multiply(CpuOps& ops, Turn turn, int64_t m, int64_t n, int64_t k, Matrix<co
   gemm.ldc = c.stride;
   gemm.accumulate = accumulate;
   ops.gemm(gemm);
+}
+
+template <class T>
+__attribute__((noinline)) bool all_finite(Matrix<const T> x, int64_t rows, int64_t width) {
+  const auto zeros = [=](int64_t r) {  // 0, or NaN
+    return sum_row<T>(width, [=](Vec<T> acc, auto lanes, int64_t i) {
+      return fma(lanes.load(x.data + r * x.stride + i), Vec<T>::broadcast(0), acc);
+    });
+  };
+  for (int64_t r = 0; r < rows; ++r)
+    if (zeros(r) != T(0)) return false;
+  return true;
+}
+
+template <class T>
+__attribute__((noinline)) void add_scaled_row(const T* x, T scale, T* y, int64_t n) {
+  for_each_vector<T>(0, n, [=](auto lanes, int64_t i) {
+    lanes.store(y + i, fma(lanes.load(x + i), Vec<T>::broadcast(scale), lanes.load(y + i)));
+  });
 }
 
 template <class T>
@@ -146,6 +172,38 @@ struct Scores {
   /// s [queries, kKeys] = scaled q k^T + mask.
   void compute(const Pair& pair, const Block& b, const T* scaled, T* s) const {
     multiply<T>(ops, Turn::b, b.queries, b.keys, q.width, {scaled, q.width}, keys_of(k, pair, b.j), {s, kKeys}, false);
+    with_mask(pair, b, s, [](T score, T add) { return add == -kInfinity<T> ? add : score + add; });
+  }
+
+  /// Marks what the mask hides.
+  void hide(const Pair& pair, const Block& b, T* weights) const {
+    with_mask(pair, b, weights, [](T weight, T add) { return add == -kInfinity<T> ? kHidden<T> : weight; });
+  }
+
+  /// to += weights from, or (of_keys) weights^T from: sums over the keys that a query sees, or the queries that see a key.
+  void add_weighted(const Pair& pair, const Block& b, bool of_keys, T* weights, Matrix<const T> from, Matrix<T> to,
+                    int64_t width) const {
+    const int64_t rows = of_keys ? b.keys : b.queries, terms = of_keys ? b.queries : b.keys;
+    if (!hides(pair, b) || all_finite(from, terms, width)) {
+      multiply<T>(ops, of_keys ? Turn::a : Turn::none, rows, width, terms, {weights, kKeys}, from, to, true);
+      return;
+    }
+    hide(pair, b, weights);
+    for (int64_t r = 0; r < b.queries; ++r)
+      for (int64_t j = 0; j < b.keys; ++j) {
+        const T weight = weights[r * kKeys + j];
+        if (weight == T(0) && __builtin_signbit(weight)) continue;
+        add_scaled_row(from.data + (of_keys ? r : j) * from.stride, weight, to.data + (of_keys ? j : r) * to.stride,
+                       width);
+      }
+  }
+
+ private:
+  bool hides(const Pair& pair, const Block& b) const { return mask != nullptr || pair.visible(b.i) < b.j + b.keys; }
+
+  /// s = f(s, what the mask adds) for each pair of a block.
+  template <class F>
+  void with_mask(const Pair& pair, const Block& b, T* s, F f) const {
     if (mask == nullptr) return;
     const int64_t step = mask->strides[2];
     for (int64_t r = 0; r < b.queries; ++r) {
@@ -153,18 +211,18 @@ struct Scores {
           mask->as<T>() + pair.head * mask->strides[0] + (b.i + r) * mask->strides[1] + b.j * mask->strides[2];
       T* const to = s + r * kKeys;
 #pragma omp simd
-      for (int64_t j = 0; j < b.keys; ++j) to[j] += add[j * step];
+      for (int64_t j = 0; j < b.keys; ++j) to[j] = f(to[j], add[j * step]);
     }
   }
 };
 
-/// s = exp(s - shift) for the first `visible` of n scores, and 0 for the others; their sum.
+/// s = exp(s - shift) factor for the first `visible` of n scores; their sum. The others are hidden.
 template <class T>
-__attribute__((noinline)) T exponentials(T* s, int64_t visible, int64_t n, T shift) {
-  for (int64_t j = visible; j < n; ++j) s[j] = 0;
+__attribute__((noinline)) T exponentials(T* s, int64_t visible, int64_t n, T shift, T factor = 1) {
+  for (int64_t j = visible; j < n; ++j) s[j] = kHidden<T>;
   return sum_row<T>(
       visible, [=](Vec<T> acc, auto lanes, int64_t j) __attribute__((always_inline)) {
-        const Vec<T> e = exp_negative(lanes.load_for_max(s + j) - Vec<T>::broadcast(shift));
+        const Vec<T> e = exp_negative(lanes.load_for_max(s + j) - Vec<T>::broadcast(shift)) * Vec<T>::broadcast(factor);
         lanes.store(s + j, e);
         return acc + e;
       });
@@ -181,7 +239,7 @@ template <class T>
 struct Forward {
   Scores<T> scores;
   Heads<T> y;
-  T* lse;  // [queries, heads]
+  T* state;  // [queries, heads, 2]
 
   /// For each query of a block so far: the largest score, and the sum of exp(score - largest).
   struct State {
@@ -200,50 +258,48 @@ struct Forward {
     T *const scaled = room.as<T>(), *const s = scaled + queries * width;
     scores.scaled_queries(pair, i, queries, scaled);
     clear_rows(y, pair.query + i, queries, pair.head);
-    State state;
+    State running;
     for (int64_t r = 0; r < queries; ++r) {
-      state.largest[r] = -kInfinity<T>;
-      state.sum[r] = 0;
+      running.largest[r] = -kInfinity<T>;
+      running.sum[r] = 0;
     }
     for (int64_t j = 0; j < pair.visible(i + queries - 1); j += kKeys) {
       const Block b{i, queries, j, min(kKeys, pair.keys - j)};
       scores.compute(pair, b, scaled, s);
-      update(pair, b, s, state);
-      multiply<T>(scores.ops, Turn::none, queries, y.width, b.keys, {s, kKeys}, scores.keys_of(scores.v, pair, j),
-                  {y.at(pair.query + i, pair.head), y.row}, true);
+      update(pair, b, s, running);
+      scores.add_weighted(pair, b, false, s, scores.keys_of(scores.v, pair, j),
+                          {y.at(pair.query + i, pair.head), y.row}, y.width);
     }
-    finish(pair, i, queries, state);
+    finish(pair, i, queries, running);
   }
 
   /// s becomes exp(s - largest), and what was summed before is corrected for a new largest score.
-  void update(const Pair& pair, const Block& b, T* s, State& state) const {
+  void update(const Pair& pair, const Block& b, T* s, State& running) const {
     alignas(kVectorBytes) T shift[kQueries], correction[kQueries];
     for (int64_t r = 0; r < b.queries; ++r) {
       const T largest = max_of_row(s + r * kKeys, visible_in(b, pair, r));
-      shift[r] = finite_shift(largest > state.largest[r] ? largest : state.largest[r]);
-      correction[r] = state.largest[r] - shift[r];
-      if (largest > state.largest[r]) state.largest[r] = largest;
+      shift[r] = finite_shift(largest > running.largest[r] ? largest : running.largest[r]);
+      correction[r] = running.largest[r] - shift[r];
+      if (largest > running.largest[r]) running.largest[r] = largest;
     }
     for_each_vector<T>(0, b.queries, [&](auto lanes, int64_t r) {
       lanes.store(correction + r, exp_negative(lanes.load_for_max(correction + r)));
     });
     for (int64_t r = 0; r < b.queries; ++r) {
       const T sum = exponentials(s + r * kKeys, visible_in(b, pair, r), b.keys, shift[r]);
-      state.sum[r] = state.sum[r] * correction[r] + sum;
+      running.sum[r] = running.sum[r] * correction[r] + sum;
       T* const row = y.at(pair.query + b.i + r, pair.head);
       if (b.j > 0 && correction[r] != T(1)) scale_row(row, correction[r], row, y.width);
     }
   }
 
-  void finish(const Pair& pair, int64_t i, int64_t queries, const State& state) const {
-    alignas(kVectorBytes) T logs[kQueries];
-    for_each_vector<T>(0, queries, [&](auto lanes, int64_t r) {
-      lanes.store(logs + r, log(lanes.load(state.sum + r)) + lanes.load(state.largest + r));
-    });
+  void finish(const Pair& pair, int64_t i, int64_t queries, const State& running) const {
     for (int64_t r = 0; r < queries; ++r) {
-      T* const row = y.at(pair.query + i + r, pair.head);
-      scale_row(row, inverse_or_zero(state.sum[r]), row, y.width);
-      lse[(pair.query + i + r) * scores.heads + pair.head] = logs[r];
+      T *const row = y.at(pair.query + i + r, pair.head), *const to = state + 2 * ((pair.query + i + r) * scores.heads +
+                                                                                   pair.head);
+      to[0] = running.largest[r];
+      to[1] = inverse_or_zero(running.sum[r]);
+      scale_row(row, to[1], row, y.width);
     }
   }
 };
@@ -254,7 +310,7 @@ template <class T>
 struct Backward {
   Scores<T> scores;
   Heads<const T> y, dy;
-  const T* lse;
+  const T* state;
   Heads<T> dq, dk, dv;
 
   /// With enough heads and segments each is done at once; else once by blocks of queries for dq and once by blocks of keys
@@ -303,29 +359,25 @@ struct Backward {
     const T* const scaled = room;
     T *const p = room + b.queries * width, *const dp = p + b.queries * kKeys;
     const Matrix<const T> gradient = scores.queries_of(dy, pair, b.i);
-    CpuOps& ops = scores.ops;
     probabilities(pair, b, scaled, p);
-    if (keys)
-      multiply<T>(ops, Turn::a, b.keys, dv.width, b.queries, {p, kKeys}, gradient,
-                  {dv.at(pair.key + b.j, pair.head), dv.row}, true);
-    multiply<T>(ops, Turn::b, b.queries, b.keys, dv.width, gradient, scores.keys_of(scores.v, pair, b.j), {dp, kKeys},
-                false);
+    if (keys) scores.add_weighted(pair, b, true, p, gradient, {dv.at(pair.key + b.j, pair.head), dv.row}, dv.width);
+    multiply<T>(scores.ops, Turn::b, b.queries, b.keys, dv.width, gradient, scores.keys_of(scores.v, pair, b.j),
+                {dp, kKeys}, false);
     score_gradients(pair, b, p, dp);
-    if (keys)
-      multiply<T>(ops, Turn::a, b.keys, width, b.queries, {p, kKeys}, {scaled, width},
-                  {dk.at(pair.key + b.j, pair.head), dk.row}, true);
+    if (keys) scores.add_weighted(pair, b, true, p, {scaled, width}, {dk.at(pair.key + b.j, pair.head), dk.row}, width);
     if (queries)
-      multiply<T>(ops, Turn::none, b.queries, width, b.keys, {p, kKeys}, scores.keys_of(scores.k, pair, b.j),
-                  {dq.at(pair.query + b.i, pair.head), dq.row}, true);
+      scores.add_weighted(pair, b, false, p, scores.keys_of(scores.k, pair, b.j),
+                          {dq.at(pair.query + b.i, pair.head), dq.row}, width);
   }
 
-  /// p = exp(scores - lse)
+  /// p = exp(scores - largest) / sum
   void probabilities(const Pair& pair, const Block& b, const T* scaled, T* p) const {
     scores.compute(pair, b, scaled, p);
     for (int64_t r = 0; r < b.queries; ++r) {
-      const T shift = finite_shift(lse[(pair.query + b.i + r) * scores.heads + pair.head]);
-      exponentials(p + r * kKeys, visible_in(b, pair, r), b.keys, shift);
+      const T* const from = state + 2 * ((pair.query + b.i + r) * scores.heads + pair.head);
+      exponentials(p + r * kKeys, visible_in(b, pair, r), b.keys, finite_shift(from[0]), from[1]);
     }
+    scores.hide(pair, b, p);
   }
 
   /// p (dp - sum over all keys of p dp), which is p (dp - dot(y, dy)); in place of p.
@@ -339,29 +391,31 @@ struct Backward {
       T* const to = p + r * kKeys;
       const T* const from = dp + r * kKeys;
       for_each_vector<T>(0, visible_in(b, pair, r), [=](auto lanes, int64_t j) {
-        lanes.store(to + j, lanes.load(to + j) * (lanes.load(from + j) - Vec<T>::broadcast(dot)));
+        const Vec<T> product = lanes.load(to + j) * (lanes.load(from + j) - Vec<T>::broadcast(dot));
+        lanes.store(to + j, product + Vec<T>::broadcast(0));  // no -0
       });
     }
+    scores.hide(pair, b, p);
   }
 };
 
 }  // namespace
 
 void CpuOps::attention(const Attention& attention, const Array& q, const Array& k, const Array& v, const Array* mask,
-                       const Array& y, const Array& lse) {
+                       const Array& y, const Array& state) {
   dispatch_floating(q.dtype, [&]<class T>() {
-    Forward<T>{Scores<T>(*this, attention, q, k, v, mask), Heads<T>(y), lse.as<T>()}.run();
+    Forward<T>{Scores<T>(*this, attention, q, k, v, mask), Heads<T>(y), state.as<T>()}.run();
   });
 }
 
 void CpuOps::attention_backward(const Attention& attention, const Array& q, const Array& k, const Array& v,
-                                const Array* mask, const Array& y, const Array& lse, const Array& dy, const Array& dq,
+                                const Array* mask, const Array& y, const Array& state, const Array& dy, const Array& dq,
                                 const Array& dk, const Array& dv) {
   dispatch_floating(q.dtype, [&]<class T>() {
     Backward<T>{Scores<T>(*this, attention, q, k, v, mask),
                 Heads<const T>(y),
                 Heads<const T>(dy),
-                lse.as<T>(),
+                state.as<T>(),
                 Heads<T>(dq),
                 Heads<T>(dk),
                 Heads<T>(dv)}

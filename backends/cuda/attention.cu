@@ -40,10 +40,10 @@ REEL_DEVICE void update(Own<T>& s, Running<T>& state, OwnColumns<T, columns>& y)
   }
 }
 
-/// y [queries, heads, width], lse [queries, heads]; a part: the columns of y that are made at once.
+/// y [queries, heads, width], last [queries, heads, 2]; a part: the columns of y that are made at once.
 template <class T, int columns>
 __global__ void __launch_bounds__(kAttentionThreads, 2)
-    attention(const __grid_constant__ AttentionProblem<T> p, Heads<T> y, T* lse, int64_t parts) {
+    attention(const __grid_constant__ AttentionProblem<T> p, Heads<T> y, T* last, int64_t parts) {
   REEL_DYNAMIC_SHARED(T, stage);
   T* const tile = stage + kStageElements<T>;
   with_tile(p, false, parts, kSide * columns, [&](const Pair& pair, int64_t first, int column) {
@@ -59,25 +59,37 @@ __global__ void __launch_bounds__(kAttentionThreads, 2)
     for (int64_t key = 0; key < visible; key += kTile<T>) {
       Own<T> s = multiply_rows(queries, panel(p.k, pair.head, pair.key, pair.keys, key), stage);
       const Scores<T> scores(p, pair, first, key);
+      unsigned seen = 0;  // a bit for each of s
       REEL_UNROLL
       for (int i = 0; i < kOwn<T>; ++i) {
         REEL_UNROLL
         for (int j = 0; j < kOwn<T>; ++j) {
-          const int a = first_row<T>() + i, b = first_column<T>() + j;
-          s.v[i][j] = scores.sees(a, b) ? scores.masked(a, b, s.v[i][j]) : -scalar::infinity<T>();
+          const T added = scores.added(first_row<T>() + i, first_column<T>() + j);
+          const bool sees = added != -scalar::infinity<T>();
+          s.v[i][j] = sees ? s.v[i][j] + added : added;
+          seen |= static_cast<unsigned>(sees) << (i * kOwn<T> + j);
         }
       }
       update(s, state, result);
+      REEL_UNROLL
+      for (int i = 0; i < kOwn<T>; ++i) {
+        REEL_UNROLL
+        for (int j = 0; j < kOwn<T>; ++j)
+          if ((seen >> (i * kOwn<T> + j) & 1) == 0) s.v[i][j] = kHidden<T>;
+      }
       share_tile(s, tile);
       multiply_tile(tile, panel(p.v, pair.head, pair.key, pair.keys, key), column, stage, result);
     }
-    write_columns(result, y, y.at(pair.query + first, pair.head), queries.rows, column,
-                  [&](int i) { return state.sum[i] == T(0) ? T(0) : T(1) / state.sum[i]; });
     REEL_UNROLL
-    for (int i = 0; i < kOwn<T>; ++i)
-      if (column == 0 && tile_column() == 0 && first_row<T>() + i < queries.rows)
-        lse[(pair.query + first + first_row<T>() + i) * p.heads + pair.head] =
-            scalar::log(state.sum[i]) + state.largest[i];
+    for (int i = 0; i < kOwn<T>; ++i) {
+      state.sum[i] = state.sum[i] == T(0) ? T(0) : T(1) / state.sum[i];
+      if (column != 0 || tile_column() != 0 || first_row<T>() + i >= queries.rows) continue;
+      T* const to = last + 2 * ((pair.query + first + first_row<T>() + i) * p.heads + pair.head);
+      to[0] = state.largest[i];
+      to[1] = state.sum[i];
+    }
+    write_columns(result, y, y.at(pair.query + first, pair.head), queries.rows, column,
+                  [&](int i) { return state.sum[i]; });
   });
 }
 
@@ -85,16 +97,16 @@ __global__ void __launch_bounds__(kAttentionThreads, 2)
 }  // namespace device
 
 void CudaOps::attention(const Attention& attention, const Array& q, const Array& k, const Array& v, const Array* mask,
-                        const Array& y, const Array& lse) {
+                        const Array& y, const Array& state) {
   if (attention.queries.total == 0) return;
   dispatch_floating(q.dtype, [&]<class T>() {
     const AttentionProblem<T> problem(attention, q, k, v, mask);
     const Heads<T> result(y);
-    // No columns: still one part, for lse.
+    // No columns: still one part, for the state.
     const int64_t width = result.width > 0 ? result.width : 1;
     dispatch_columns<T>(width, [&]<int columns>() {
       const TileGrid shape = tile_grid<T>(attention.queries.total, problem.segments, problem.heads, width, columns);
-      launch(context_, "attention", shape.grid, &device::attention<T, columns>, problem, result, lse.as<T>(),
+      launch(context_, "attention", shape.grid, &device::attention<T, columns>, problem, result, state.as<T>(),
              shape.parts);
     });
   });

@@ -7,6 +7,9 @@
 // What attention's kernels share: tiles of kTile queries by kTile keys of one head, made by 16 x 16 threads. A thread holds
 // kOwn neighbouring rows and kOwn neighbouring columns, as many as one access of 16 bytes moves. Ragged: nothing is padded;
 // a block finds its segment by itself.
+//
+// What a query does not see must not reach it, nor it the key: 0 times a NaN is NaN. Weights of such pairs are marked, and where
+// a tile with hidden pairs meets numbers that are not finite its products pass over them.
 
 namespace reel::cuda {
 
@@ -65,6 +68,14 @@ template <class T>
 inline constexpr int kStageElements = 2 * kDepth* kTileStride<T>;
 template <class T>
 inline constexpr int kAttentionElements = kStageElements<T> + kTile<T>* kTileStride<T>;
+
+/// The weight of a hidden pair. No other weight is -0.
+template <class T>
+inline constexpr T kHidden = -T(0);
+template <class T>
+REEL_DEVICE bool is_hidden(T weight) {
+  return scalar::to_bits(weight) == scalar::to_bits(kHidden<T>);
+}
 
 /// What a thread holds of a tile.
 template <class T>
@@ -161,6 +172,42 @@ REEL_DEVICE void share_tile(const Own<T>& own, T* tile) {
   }
 }
 
+/// sum += kDepth columns of the tile from `from` on times what is staged.
+template <class T, int columns>
+REEL_DEVICE void add_products(const T* from, const T* stage, OwnColumns<T, columns>& sum) {
+  REEL_ROLLED
+  for (int step = 0; step < kDepth; step += kOwn<T>) {
+    Pack<T> left[kOwn<T>];
+    REEL_UNROLL
+    for (int i = 0; i < kOwn<T>; ++i)
+      left[i] = load_pack<T, kOwn<T>>(from + (first_row<T>() + i) * kTileStride<T> + step);
+    REEL_UNROLL
+    for (int k = 0; k < kOwn<T>; ++k) {
+      const auto right = load_pack<T, columns>(stage + (step + k) * kSide * columns + tile_column() * columns);
+      REEL_UNROLL
+      for (int i = 0; i < kOwn<T>; ++i) {
+        REEL_UNROLL
+        for (int j = 0; j < columns; ++j) sum.v[i][j] = scalar::fma(left[i].v[k], right.v[j], sum.v[i][j]);
+      }
+    }
+  }
+}
+/// The same without hidden pairs: slower, and seldom needed.
+template <class T, int columns>
+REEL_DEVICE void add_seen_products(const T* from, const T* stage, OwnColumns<T, columns>& sum) {
+  REEL_ROLLED
+  for (int k = 0; k < kDepth; ++k) {
+    const auto right = load_pack<T, columns>(stage + k * kSide * columns + tile_column() * columns);
+    REEL_UNROLL
+    for (int i = 0; i < kOwn<T>; ++i) {
+      const T weight = from[(first_row<T>() + i) * kTileStride<T> + k];
+      REEL_UNROLL
+      for (int j = 0; j < columns; ++j)
+        sum.v[i][j] = is_hidden(weight) ? sum.v[i][j] : scalar::fma(weight, right.v[j], sum.v[i][j]);
+    }
+  }
+}
+
 /// sum += tile times the panel's columns from `first` on, if there are any, of which a thread has `columns`. All threads must
 /// call it.
 template <class T, int columns>
@@ -169,24 +216,13 @@ REEL_DEVICE void multiply_tile(const T* tile, const Panel<T>& b, int first, T* s
   if (first >= b.width) return;
   for (int row = 0; row < b.rows; row += kDepth) {
     __syncthreads();  // of the tile, and of what was read before
-    stage_part<kDepth, width>(b, row, first, [&](int r, int c, T x) { stage[r * width + c] = x; });
-    __syncthreads();
-    REEL_ROLLED
-    for (int step = 0; step < kDepth; step += kOwn<T>) {
-      Pack<T> left[kOwn<T>];
-      REEL_UNROLL
-      for (int i = 0; i < kOwn<T>; ++i)
-        left[i] = load_pack<T, kOwn<T>>(tile + (first_row<T>() + i) * kTileStride<T> + row + step);
-      REEL_UNROLL
-      for (int k = 0; k < kOwn<T>; ++k) {
-        const auto right = load_pack<T, columns>(stage + (step + k) * width + tile_column() * columns);
-        REEL_UNROLL
-        for (int i = 0; i < kOwn<T>; ++i) {
-          REEL_UNROLL
-          for (int j = 0; j < columns; ++j) sum.v[i][j] = scalar::fma(left[i].v[k], right.v[j], sum.v[i][j]);
-        }
-      }
-    }
+    T zeros = 0;      // NaN if something is not finite
+    stage_part<kDepth, width>(b, row, first, [&](int r, int c, T x) {
+      stage[r * width + c] = x;
+      zeros = scalar::fma(x, T(0), zeros);
+    });
+    if (__syncthreads_or(zeros != T(0))) add_seen_products(tile + row, stage, sum);
+    else add_products(tile + row, stage, sum);
   }
 }
 
@@ -255,9 +291,10 @@ struct Scores {
           smaller<int64_t>(kTile<T>, larger<int64_t>(-kTile<T>, i + 1 + pair.keys - pair.queries - j)));
     if (mask != nullptr) mask += pair.head * p.mask_strides[0] + i * mask_query + j * mask_key;
   }
-  REEL_DEVICE bool sees(int a, int b) const { return a < queries && b < keys && b - a < reach; }
-  REEL_DEVICE T masked(int a, int b, T score) const {
-    return mask != nullptr ? score + mask[a * mask_query + b * mask_key] : score;
+  /// What the mask adds; -infinity where query a does not see key b.
+  REEL_DEVICE T added(int a, int b) const {
+    if (a >= queries || b >= keys || b - a >= reach) return -scalar::infinity<T>();
+    return mask != nullptr ? mask[a * mask_query + b * mask_key] : T(0);
   }
 };
 

@@ -1,4 +1,4 @@
-// Gradients of attention. The probabilities of each tile are made again from the scores' log sum exp; dq by a block per tile
+// Gradients of attention. The probabilities of each tile are made again from the largest score and the sum; dq by a block per tile
 // of queries, dk and dv by a block per tile of keys, so that nothing is added by atomics.
 
 #include "reel/backends/cuda/attention.h"
@@ -20,15 +20,15 @@ __global__ void dots(Heads<const T> y, Heads<const T> dy, T* dots, int64_t queri
   }
 }
 
-/// The operands of backward; lse and dots [queries, heads].
+/// The operands of backward; state [queries, heads, 2], dots [queries, heads].
 template <class T>
 struct BackwardProblem {
   AttentionProblem<T> forward;
   Heads<const T> dy;
-  const T *lse, *dots;
+  const T *state, *dots;
 };
 
-/// f(row, column, place of the query in lse and dots, its number in the tile, the key's) for what a thread holds of the tile
+/// f(row, column, place of the query in dots, its number in the tile, the key's) for what a thread holds of the tile
 /// of queries i.. and keys j.. Rows are the queries, or (of_keys) the keys.
 template <class T, class F>
 REEL_DEVICE void for_each_own(const BackwardProblem<T>& g, const Pair& pair, bool of_keys, int64_t i, F f) {
@@ -44,27 +44,27 @@ REEL_DEVICE void for_each_own(const BackwardProblem<T>& g, const Pair& pair, boo
   }
 }
 
-/// Puts p = exp(score - lse) into the tile, from the products of queries and keys.
+/// Puts p = exp(score - largest) / sum into the tile, from the products of queries and keys.
 template <class T>
 REEL_DEVICE void share_probabilities(const BackwardProblem<T>& g, const Pair& pair, bool of_keys, int64_t i, int64_t j,
                                      Own<T> p, T* tile) {
   const Scores<T> scores(g.forward, pair, i, j);
   for_each_own(g, pair, of_keys, i, [&](int r, int c, int64_t place, int a, int b) {
     T& own = p.v[r][c];
-    own = scores.sees(a, b) ? scalar::exp(scores.masked(a, b, own) - finite_shift(g.lse[place])) : T(0);
+    const T added = scores.added(a, b), *const state = g.state + 2 * place;
+    own = added == -scalar::infinity<T>() ? kHidden<T> : scalar::exp(own + added - finite_shift(state[0])) * state[1];
   });
   share_tile(p, tile);
 }
 
 /// Puts ds = p (dp - dot) into the tile in the place of p, from dp, the products of dy and v.
 template <class T>
-REEL_DEVICE void share_gradients(const BackwardProblem<T>& g, const Pair& pair, bool of_keys, int64_t i, int64_t j,
-                                 Own<T> ds, T* tile) {
-  const Scores<T> scores(g.forward, pair, i, j);
-  for_each_own(g, pair, of_keys, i, [&](int r, int c, int64_t place, int a, int b) {
+REEL_DEVICE void share_gradients(const BackwardProblem<T>& g, const Pair& pair, bool of_keys, int64_t i, Own<T> ds,
+                                 T* tile) {
+  for_each_own(g, pair, of_keys, i, [&](int r, int c, int64_t place, int, int) {
     const T p = tile[(first_row<T>() + r) * kTileStride<T> + first_column<T>() + c];  // this thread has put it there
     T& own = ds.v[r][c];
-    own = scores.sees(a, b) ? p * (own - g.dots[place]) : T(0);
+    own = is_hidden(p) ? p : p * (own - g.dots[place]) + T(0);  // + 0: no -0
   });
   share_tile(ds, tile);
 }
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 2)
       const Panel<T> keys = panel(f.k, pair.head, pair.key, pair.keys, key);
       const Panel<T> values = panel(f.v, pair.head, pair.key, pair.keys, key);
       share_probabilities(g, pair, false, first, key, multiply_rows(queries, keys, stage), tile);
-      share_gradients(g, pair, false, first, key, multiply_rows(gradient, values, stage), tile);
+      share_gradients(g, pair, false, first, multiply_rows(gradient, values, stage), tile);
       multiply_tile(tile, keys, column, stage, sum);
     }
     write_columns(sum, dq, dq.at(pair.query + first, pair.head), queries.rows, column, [&](int) { return f.scale; });
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 2)
       const Panel<T> gradient = panel(g.dy, pair.head, pair.query, pair.queries, query);
       share_probabilities(g, pair, true, query, first, multiply_rows(keys, queries, stage), tile);
       multiply_tile(tile, gradient, column, stage, value_sum);
-      share_gradients(g, pair, true, query, first, multiply_rows(values, gradient, stage), tile);
+      share_gradients(g, pair, true, query, multiply_rows(values, gradient, stage), tile);
       multiply_tile(tile, queries, column, stage, key_sum);
     }
     const auto one = [](int) { return T(1); };
@@ -120,15 +120,15 @@ __global__ void __launch_bounds__(kAttentionThreads, 2)
 }  // namespace device
 
 void CudaOps::attention_backward(const Attention& attention, const Array& q, const Array& k, const Array& v,
-                                 const Array* mask, const Array& y, const Array& lse, const Array& dy, const Array& dq,
-                                 const Array& dk, const Array& dv) {
+                                 const Array* mask, const Array& y, const Array& state, const Array& dy,
+                                 const Array& dq, const Array& dk, const Array& dv) {
   const int64_t queries = attention.queries.total, keys = attention.keys.total, heads = q.shape[1];
   dispatch_floating(q.dtype, [&]<class T>() {
     const Workspace dots(context_.memory(), sizeof(T) * static_cast<std::size_t>(queries * heads));
     launch(context_, "attention_backward", grid_for(context_, queries * heads * device::kWarp), &device::dots<T>,
            Heads<const T>(y), Heads<const T>(dy), dots.as<T>(), queries, heads);
     const device::BackwardProblem<T> problem{AttentionProblem<T>(attention, q, k, v, mask), Heads<const T>(dy),
-                                             lse.as<T>(), dots.as<T>()};
+                                             state.as<T>(), dots.as<T>()};
     const int64_t segments = attention.queries.count, width = q.shape[2];
     const int64_t widest = width > v.shape[2] ? width : v.shape[2];
     dispatch_columns<T>(width, [&]<int columns>() {

@@ -63,9 +63,9 @@ class CudaOps final : public MissingOps {
                           const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) override;
 
   void attention(const Attention& attention, const Array& q, const Array& k, const Array& v, const Array* mask,
-                 const Array& y, const Array& lse) override;
+                 const Array& y, const Array& state) override;
   void attention_backward(const Attention& attention, const Array& q, const Array& k, const Array& v, const Array* mask,
-                          const Array& y, const Array& lse, const Array& dy, const Array& dq, const Array& dk,
+                          const Array& y, const Array& state, const Array& dy, const Array& dq, const Array& dk,
                           const Array& dv) override;
   void cell(CellOp op, const Array& x, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
             const Array* c, const Array& saved) override;

@@ -64,6 +64,7 @@ struct Fiber {
   State state;
   unsigned mask;     // of the lanes that the warp's barrier waits for
   unsigned parity;   // which of the two slots the next shuffle takes
+  bool vote;         // at the block's barrier
   const char* file;  // of the barrier
   int line;
   void* stack_pointer;
@@ -75,6 +76,7 @@ struct Executor {
   std::mutex mutex;
   Fiber fibers[kMostThreads];
   unsigned threads = 0;
+  bool vote = false;  // of any thread at the block's last barrier
   char* stacks = nullptr;
   char* shared = nullptr;
   std::size_t shared_bytes = 0;
@@ -237,15 +239,20 @@ void Executor::run_block() {
     if (waiting == nullptr) return;
     if (done > 0)
       report("barrier divergence: " + std::to_string(done) + " threads had ended at " + site(*waiting), *waiting);
-    for (unsigned i = 0; i < threads; ++i) fibers[i].state = State::ready;
+    vote = false;
+    for (unsigned i = 0; i < threads; ++i) {
+      vote = vote || fibers[i].vote;
+      fibers[i].state = State::ready;
+    }
   }
 }
 
-void wait(State state, unsigned mask, const char* file, int line) {
+void wait(State state, unsigned mask, const char* file, int line, bool vote = false) {
   Executor& e = executor();
   Fiber& fiber = *e.running;
   fiber.state = state;
   fiber.mask = mask;
+  fiber.vote = vote;
   fiber.file = file;
   fiber.line = line;
   e.give_way();
@@ -254,6 +261,11 @@ void wait(State state, unsigned mask, const char* file, int line) {
 }  // namespace
 
 void sync_threads(const char* file, int line) { wait(State::at_block_barrier, 0, file, line); }
+
+bool sync_threads_or(bool vote, const char* file, int line) {
+  wait(State::at_block_barrier, 0, file, line, vote);
+  return executor().vote;
+}
 
 void sync_warp(unsigned mask, const char* file, int line) { wait(State::at_warp_barrier, mask, file, line); }
 

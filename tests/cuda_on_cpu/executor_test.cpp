@@ -73,6 +73,12 @@ void votes(unsigned* y) {
   if (threadIdx.x == 0) *y = mask;
 }
 
+// Of two barriers: whether any thread has `one`, and whether any has a number that none has.
+void any_votes(int one, int* y) {
+  const bool some = __syncthreads_or(static_cast<int>(threadIdx.x) == one), none = __syncthreads_or(false);
+  y[threadIdx.x] = 2 * some + none;
+}
+
 void count(int* y) { atomicAdd(y, 1); }
 
 // --- the host's side ----------------------------------------------------------------------------------------------------------
@@ -160,6 +166,17 @@ TEST_F(Executor, VotesAndAtomicsWork) {
   int* sum = device(std::vector<int>{0});
   run(3, 64, count, sum);
   EXPECT_EQ(host(sum, 1)[0], 192);
+}
+
+TEST_F(Executor, ABarrierTellsWhetherAnyThreadOfTheBlockVoted) {
+  for (const Schedule schedule : {Schedule::in_order, Schedule::reversed, Schedule::random}) {
+    set_schedule(schedule);
+    for (const int one : {0, 70, 95, 96}) {  // 96: a thread that there is not
+      int* y = device<int>(96);
+      run(1, 96, any_votes, one, y);
+      EXPECT_EQ(host(y, 96), std::vector<int>(96, one < 96 ? 2 : 0));
+    }
+  }
 }
 
 TEST_F(Executor, AMissingBarrierShows) {

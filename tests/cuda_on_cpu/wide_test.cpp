@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "reel/core/tape.h"
+#include "reel/ops/arithmetic.h"
 #include "reel/ops/attention.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
@@ -67,6 +68,43 @@ TEST(CudaWide, AttentionWithoutColumnsEqualsTheCpus) {
   const auto attend = [](const Tensors& in) { return scaled_dot_product_attention(in[0], in[1], in[2]); };
   expect_equal_devices(attend, {{2, 3, 0}, {2, 5, 0}, {2, 5, 4}}, f32);
   expect_equal_devices(attend, {{2, 3, 4}, {2, 5, 4}, {2, 5, 0}}, f32);
+}
+
+// Numbers that are not finite where a key is hidden: what must stay clean does, and what must not is as on the CPU.
+TEST(CudaWide, HiddenKeysAndTheirQueriesShareNothing) {
+  const std::int64_t length = 70, from = 40;  // more than one tile of f64's
+  const Tensor mask = arange(length) < static_cast<double>(from);
+  for (const DType dtype : {f32, f64})
+    for (const bool causal : {false, true})
+      for (const double poison : {double{NAN}, double{INFINITY}}) {
+        SCOPED_TRACE(std::string(name_of(dtype)) + (causal ? " causal " : " ") + std::to_string(poison));
+        Generator generator(3);
+        Tensors in, moved;
+        for (const std::int64_t width : {20, 20, 18})
+          in.push_back(randn({2, length, width}, generator, {.dtype = dtype}));
+        // All keys behind the mask; causal: one, which the queries from it on see.
+        for (const std::size_t i : {1, 2}) narrow(in[i], 1, from, causal ? 1 : length - from).fill_(poison);
+        for (const Tensor& x : in) moved.push_back(to(x, Device::cuda()));
+        const auto attend = [&](const Tensors& x) {
+          const AttentionOptions options{.mask = causal ? Tensor() : to(mask, x[0].device()), .causal = causal};
+          return scaled_dot_product_attention(x[0], x[1], x[2], options);
+        };
+        const Tensors expected = results_of(attend, in), got = results_of(attend, moved);
+        const double bound = dtype == f32 ? 1e-4 : 1e-12;
+        for (std::size_t k = 0; k < expected.size(); ++k) {
+          const std::vector<double> want = expected[k].to_vector<double>(), have = got[k].to_vector<double>();
+          std::size_t finite = 0;
+          for (std::size_t i = 0; i < want.size(); ++i) {
+            ASSERT_EQ(std::isfinite(have[i]), std::isfinite(want[i])) << "result " << k << ", element " << i;
+            if (!std::isfinite(want[i])) continue;
+            ++finite;
+            ASSERT_NEAR(have[i], want[i], bound * (1 + std::abs(want[i]))) << "result " << k << ", element " << i;
+          }
+          // Causal: every key has gradients of the queries that see what is poisoned.
+          if (!causal) EXPECT_EQ(finite, want.size()) << "result " << k;
+          else if (k == 0 || k == 3) EXPECT_EQ(finite * 7, want.size() * 4) << "result " << k;
+        }
+      }
 }
 
 // Warps and blocks, packs and single elements; sums for the weights in shared memory and outside; the longest rows are cut.

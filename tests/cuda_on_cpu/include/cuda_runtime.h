@@ -30,6 +30,7 @@ namespace cuda_on_cpu {
 extern unsigned lane;  // of the CUDA thread that runs, in its warp
 
 void sync_threads(const char* file, int line);
+bool sync_threads_or(bool vote, const char* file, int line);
 void sync_warp(unsigned mask, const char* file, int line);
 /// What lane `source` of this warp gave.
 std::uint64_t shuffle(unsigned mask, std::uint64_t bits, unsigned source, const char* file, int line);
@@ -58,6 +59,7 @@ T exchange(T* address, T value) {
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 #define __syncthreads() cuda_on_cpu::sync_threads(__FILE__, __LINE__)
+#define __syncthreads_or(vote) cuda_on_cpu::sync_threads_or(vote, __FILE__, __LINE__)
 #define __syncwarp() cuda_on_cpu::sync_warp(~0u, __FILE__, __LINE__)
 #define __shfl_xor_sync(mask, value, other) \
   cuda_on_cpu::shuffle_value(mask, value, cuda_on_cpu::lane ^ (other), __FILE__, __LINE__)
