@@ -99,6 +99,30 @@ void ParameterSink::commit() {
   }
 }
 
+bool ParameterSink::has_hooks() const {
+  const auto* reached = reached_.array().as<std::uint8_t>();
+  for (std::size_t i = 0; i < home_->members.size(); ++i)
+    if (home_->members[i] != nullptr && reached[i] != 0 && home_->members[i]->gradient_hook) return true;
+  return false;
+}
+
+void ParameterSink::remember() {
+  if (home_->gradients.defined()) before_ = copied(home_->gradients, home_->gradients.dtype());
+  for (const ParameterState* parameter : home_->members)
+    had_gradient_.push_back(parameter != nullptr && parameter->has_gradient);
+}
+
+void ParameterSink::restore() const {
+  const std::lock_guard lock(home_->mutex);
+  if (before_.defined()) backend(before_.device()).copy(before_.array(), home_->gradients.array());
+  home_->gradient_count = 0;
+  for (std::size_t i = 0; i < home_->members.size(); ++i) {
+    if (home_->members[i] == nullptr) continue;
+    home_->members[i]->has_gradient = i < had_gradient_.size() && had_gradient_[i];
+    home_->gradient_count += home_->members[i]->has_gradient;
+  }
+}
+
 void ParameterSink::call_hooks() const {
   const auto* reached = reached_.array().as<std::uint8_t>();
   for (std::size_t i = 0; i < home_->members.size(); ++i) {
@@ -326,8 +350,17 @@ ParameterSink& Sweep::sink(ParameterState& parameter) {
 }
 
 void Sweep::commit() {
+  bool hooks = false;
+  for (SinkLink* link = sinks_; link != nullptr; link = link->next) hooks = hooks || link->sink.has_hooks();
+  for (SinkLink* link = sinks_; hooks && link != nullptr; link = link->next) link->sink.remember();
   for (SinkLink* link = sinks_; link != nullptr; link = link->next) link->sink.commit();
-  for (SinkLink* link = sinks_; link != nullptr; link = link->next) link->sink.call_hooks();
+  if (!hooks) return;
+  try {
+    for (SinkLink* link = sinks_; link != nullptr; link = link->next) link->sink.call_hooks();
+  } catch (...) {
+    for (SinkLink* link = sinks_; link != nullptr; link = link->next) link->sink.restore();
+    throw;
+  }
 }
 
 Tensor Sweep::result(std::size_t i) const {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include <cmath>
 #include <thread>
 
@@ -327,6 +329,38 @@ TEST(GradientHook, OfAParameterRunsWhenItsGradientIsComplete) {
   w.on_gradient({});
   tape.backward(w * 1);
   EXPECT_EQ(seen.size(), 2u);
+}
+
+TEST(GradientHook, OneThatThrowsLeavesEveryGradientAsItWas) {
+  Parameter a(vector({2})), b(vector({3})),
+      alone(vector({5}));  // two buffers: the hooks of one may run before the other's
+  flatten_parameters({a, b});
+  a.on_gradient([](Parameter& p) { p.set_gradient(p.gradient() * 100); });
+  const auto fails = [](Parameter&) { throw std::runtime_error("no"); };
+  const auto sweep = [&] {
+    Tape tape;
+    tape.backward(a * b * alone);
+  };
+  for (Parameter* last : {&b, &alone}) {
+    last->on_gradient(fails);
+    EXPECT_THROW(sweep(), std::runtime_error);
+    for (const Parameter& p : {a, b, alone}) EXPECT_FALSE(p.has_gradient());
+    last->on_gradient({});
+  }
+  sweep();
+  EXPECT_EQ(a.gradient().item(), 1500);
+  alone.clear_gradient();
+  b.on_gradient(fails);
+  EXPECT_THROW(sweep(), std::runtime_error);
+  EXPECT_EQ(a.gradient().item(), 1500);
+  EXPECT_EQ(b.gradient().item(), 10);
+  EXPECT_FALSE(alone.has_gradient());
+  b.on_gradient({});
+  a.on_gradient({});
+  sweep();  // on from there
+  EXPECT_EQ(a.gradient().item(), 1515);
+  EXPECT_EQ(b.gradient().item(), 20);
+  EXPECT_EQ(alone.gradient().item(), 6);
 }
 
 // --- several sweeps -------------------------------------------------------------------------------------------------------
