@@ -21,13 +21,14 @@ std::string described(const Node& node) {
   return std::string(node.op) + " (recorded at " + node.where.file + ":" + std::to_string(node.where.line) + ")";
 }
 
-// While a callback runs, errors are told with its op, and what it records belongs to the line that recorded it.
-class CallbackScope {
+// While a callback runs, errors are told with its op, and what it records belongs to the line that recorded it; but the
+// memory of parameters' gradients to that of the sweep.
+class RunningScope {
  public:
-  explicit CallbackScope(const Node& node) : before_(running) { running = {node.op, {}, node.where}; }
-  ~CallbackScope() { running = before_; }
-  CallbackScope(const CallbackScope&) = delete;
-  CallbackScope& operator=(const CallbackScope&) = delete;
+  explicit RunningScope(const Running& now) : before_(running) { running = now; }
+  ~RunningScope() { running = before_; }
+  RunningScope(const RunningScope&) = delete;
+  RunningScope& operator=(const RunningScope&) = delete;
 
  private:
   Running before_;
@@ -258,7 +259,7 @@ void Sweep::run_node(const Node& node) {
                 where_);
   check_versions(node);
   Gradients gradients(*this, node);
-  const CallbackScope scope(node);
+  const RunningScope scope({node.op, {}, node.where});
   try {
     const BackwardTrace trace(node, gradients);
     node.run(node.callback, gradients);
@@ -345,6 +346,7 @@ ParameterSink& Sweep::sink(ParameterState& parameter) {
   home_of(parameter);
   for (SinkLink* link = sinks_; link != nullptr; link = link->next)
     if (link->sink.serves(parameter)) return link->sink;
+  const RunningScope scope({call_, where_, {}});
   sinks_ = new (host_allocate(sizeof(SinkLink))) SinkLink{ParameterSink(parameter.home), sinks_};
   return sinks_->sink;
 }
