@@ -45,6 +45,26 @@ struct Net {
   }
 };
 
+TEST(Checkpoint, TakesAnyNumberOfInputs) {
+  const Tensor a = vector({1, 2}), b = vector({3}), c = vector({-1, 4}), d = vector({2});
+  const Ragged r = Ragged::from_lengths(vector({5, 6}), {1, 1});
+  const auto f = [](const Tensor& v, const Tensor& w, const Ragged& x, const Tensor& y, const Tensor& z) {
+    return sum(v * w * x.values() + y * z);
+  };
+  Tape tape;
+  for (const Tensor& x : {a, b, r.values(), c, d}) tape.watch(x);
+  const Tensors wanted{a, b, r.values(), c, d};
+  const Tensors plain = tape.gradient(f(a, b, r, c, d), wanted);
+  const Tensors again = tape.gradient(checkpoint(f, a, b, r, c, d), wanted);
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(values(again[i]), values(plain[i])) << i;
+  const auto no_result = [](const Tensor&, const Tensor&, const Tensor& x, const Tensor&) {
+    exp(x);
+    return Tensor();
+  };
+  EXPECT_THROW_WITH(checkpoint(no_result, a, b, c, d), Error, "checkpoint: f's results must be defined",
+                    "checkpoint_test.cpp:");
+}
+
 TEST(Checkpoint, GivesTheBitsOfThePlainCallDropoutIncluded) {
   Net net(1);
   Generator generator(2);
