@@ -14,12 +14,12 @@
 
 namespace reel::detail {
 
-namespace {
-
 std::string described(const Node& node) {
   if (!node.where.known()) return node.op;
   return std::string(node.op) + " (recorded at " + node.where.file + ":" + std::to_string(node.where.line) + ")";
 }
+
+namespace {
 
 // While a callback runs, errors are told with its op, and what it records belongs to the line that recorded it; but the
 // memory of parameters' gradients to that of the sweep.
@@ -233,7 +233,7 @@ Tensor* Sweep::place(const Edge& edge) {
 
 void Sweep::run(Tensor dy) {
   mark();
-  if (thread_tape.strict) check_finite(dy, call_, "dy", {}, where_);
+  if (thread_tape.strict) check_finite({dy, call_, "dy", {}, where_});
   gradient(y_slot_) = std::move(dy);
   for (std::int64_t i = last_node_; i >= first_node_; --i) {
     const Node& node = list_.node(i);
@@ -242,6 +242,7 @@ void Sweep::run(Tensor dy) {
     for (int o = 0; o < node.output_count; ++o) reached = reached || gradient(node.slot + o).defined();
     if (reached) run_node(node);
   }
+  if (thread_tape.strict && list_.is_outermost_sweep()) check_unread();
 }
 
 void Sweep::run_node(const Node& node) {
@@ -305,7 +306,7 @@ void Sweep::check_gradients(const Node& node) {
       dx = sink(*node.edges[e].tensor->parameter).destination(*node.edges[e].tensor->parameter).dx;
     }
     if (!dx.defined()) continue;
-    check_finite(dx, node.op, ("the gradient of input " + std::to_string(e)).c_str(), operands, {});
+    check_finite({dx, node.op, "the gradient of input " + std::to_string(e), operands, {}, &node});
   }
 }
 
