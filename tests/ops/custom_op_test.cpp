@@ -583,7 +583,7 @@ TEST(CustomOp, ABackpropOpMustGiveAGradientPerFloatingInput) {
   const auto rule = [](const Inputs& in) { return CustomOutput{.shape = in.shape(0)}; };
   const auto nothing = [](const CpuContext&, Inputs, Outputs) {};
   const CustomOp op =
-      CustomOp("forward", false).cpu(nothing).backprop(CustomOp("back").output(rule).output(rule).cpu(nothing));
+      CustomOp("forward", false).cpu(nothing).backprop(CustomOp("back", false).output(rule).output(rule).cpu(nothing));
   const Tensor x = vector({1});
   Tape tape;
   tape.watch(x);
