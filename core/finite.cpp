@@ -77,11 +77,11 @@ void judge(const Computed& computed) {
 class Unread {
  public:
   void add(Computed computed) {
-    if (all_.size() == kMost) read();
     const Tensor& x = computed.x;
     Tensor& ranges = ranges_[x.dtype() == f64];
-    if (!ranges.defined() || !(ranges.device() == x.device()))
-      ranges = empty({kMost, 2}, {.dtype = x.dtype(), .device = x.device()});
+    const bool elsewhere = !ranges.defined() || !(ranges.device() == x.device());
+    if (all_.size() == kMost || (elsewhere && ranges.defined())) read();
+    if (elsewhere) ranges = empty({kMost, 2}, {.dtype = x.dtype(), .device = x.device()});
     const std::int64_t place = static_cast<std::int64_t>(all_.size());
     std::int64_t steps[kMaxRank];
     Shape one;

@@ -119,7 +119,7 @@ void ParameterSink::restore() const {
   home_->gradient_count = 0;
   for (std::size_t i = 0; i < home_->members.size(); ++i) {
     if (home_->members[i] == nullptr) continue;
-    home_->members[i]->has_gradient = i < had_gradient_.size() && had_gradient_[i];
+    home_->members[i]->has_gradient = i < had_gradient_.size() && had_gradient_[i] != 0;
     home_->gradient_count += home_->members[i]->has_gradient;
   }
 }

@@ -37,7 +37,7 @@ class ParameterSink {
   Tensor pending_;
   Tensor reached_;  // u8 per member
   Tensor before_;   // the gradients when remember() was called
-  std::vector<bool> had_gradient_;
+  std::vector<std::uint8_t> had_gradient_;
 };
 
 /// Marks what depends on the wanted tensors, then runs callbacks from newest to oldest. Gradient slots belong to the sweep,

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <map>
 #include <optional>
-#include <set>
 #include <sstream>
 #include <vector>
 
@@ -27,44 +25,51 @@ constexpr double kTolerance = 1e-9;  // between two devices, relative, in f64
 class Cut {
  public:
   explicit Cut(const CustomCall& call) {
-    std::set<std::int64_t> inner;  // lengths behind the first axes
     for (const Tensor& x : call.inputs)
       for (int axis = 0; axis < x.rank(); ++axis) {
-        lengths_[x.shape()[axis]] = x.shape()[axis];
-        if (axis > 0) inner.insert(x.shape()[axis]);
+        Length& length = of(x.shape()[axis]);
+        length.inner = length.inner || axis > 0;
       }
-    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-      if (!call.offsets[i]) continue;
-      cut_sequences(call.inputs[i], *call.offsets[i]);
-      possible_ = possible_ && inner.count(whole_->count()) == 0 && inner.count(whole_->total()) == 0;
-    }
+    for (std::size_t i = 0; i < call.inputs.size(); ++i)
+      if (call.offsets[i]) cut_sequences(call.inputs[i], *call.offsets[i]);
     for (int axis = 0; axis < kMaxRank; ++axis)
       for (const Tensor& x : call.inputs)
-        if (axis < x.rank()) shorten(x, x.shape()[axis]);
+        if (axis < x.rank()) shorten(x, of(x.shape()[axis]));
   }
 
-  bool possible() const { return possible_; }
-  Tensor operator()(Tensor x) const {
-    for (int axis = 0; axis < x.rank(); ++axis) x = narrow(x, axis, 0, lengths_.at(x.shape()[axis]));
+  Tensor operator()(Tensor x) {
+    for (int axis = 0; axis < x.rank(); ++axis) x = narrow(x, axis, 0, of(x.shape()[axis]).kept);
     return x;
   }
-  /// The first sequences, as many rows of each as were decided upon. Nothing if that does not go with the other lengths.
-  std::optional<Offsets> operator()(const Offsets& offsets) const {
-    const bool alike = offsets == *whole_ && lengths_.at(offsets.total()) == cut_->total();
-    return alike && (!counted_ || lengths_.at(offsets.count()) == cut_->count()) ? cut_ : std::nullopt;
+  /// The first sequences, as many rows of each as were decided upon. Nothing if that does not go with the other lengths, or
+  /// if an inner axis may mean them.
+  std::optional<Offsets> operator()(const Offsets& offsets) {
+    const Length rows = of(offsets.total()), count = of(offsets.count());
+    const bool alike = offsets == *whole_ && rows.kept == cut_->total() && count.kept == cut_->count();
+    return alike && !rows.inner && !count.inner ? cut_ : std::nullopt;
   }
 
  private:
+  struct Length {
+    std::int64_t whole, kept;
+    bool inner;  // of an axis behind the first one
+  };
+  Length& of(std::int64_t whole) {
+    for (Length& length : lengths_)
+      if (length.whole == whole) return length;
+    lengths_.push_back({whole, whole, false});
+    return lengths_.back();
+  }
+
   /// At most kMost elements of x, if this length can see to it.
-  void shorten(const Tensor& x, std::int64_t length) {
-    std::int64_t& kept = lengths_[length];
+  void shorten(const Tensor& x, Length& length) {
     const auto elements = [&] {
       std::int64_t n = 1;
-      for (const std::int64_t each : x.shape()) n *= std::min(lengths_[each], kMost + 1);
+      for (const std::int64_t each : x.shape()) n *= std::min(of(each).kept, kMost + 1);
       return n;
     };
-    if (elements() > kMost) kept = std::min(kept, kMost);
-    while (kept > 1 && elements() > kMost) --kept;
+    if (elements() > kMost) length.kept = std::min(length.kept, kMost);
+    while (length.kept > 1 && elements() > kMost) --length.kept;
   }
 
   void cut_sequences(const Tensor& values, const Offsets& offsets) {
@@ -76,16 +81,13 @@ class Cut {
     std::vector<std::int64_t> lengths;
     for (std::int64_t i = 0; i < count; ++i) lengths.push_back(std::min(offsets.length(i), rows));
     cut_ = Offsets(lengths);
-    lengths_[offsets.total()] = cut_->total();
-    counted_ = lengths_.count(offsets.count()) != 0;
-    if (counted_ && offsets.count() != offsets.total()) lengths_[offsets.count()] = cut_->count();
+    of(offsets.count()).kept = cut_->count();
+    of(offsets.total()).kept = cut_->total();
   }
 
   static constexpr std::int64_t kMostSequences = 4;
-  std::map<std::int64_t, std::int64_t> lengths_;
+  std::vector<Length> lengths_;
   std::optional<Offsets> whole_, cut_;
-  bool counted_ = false;  // an axis is as long as there are sequences
-  bool possible_ = true;
 };
 
 bool is_integer(const Scalar& number) { return number.integral; }
@@ -99,8 +101,7 @@ std::optional<CustomCall> cut_of(const CustomCall& call) {
     small = small && x.size() <= kMost;
   }
   if (small) return std::nullopt;
-  const Cut cut(call);
-  if (!cut.possible()) return std::nullopt;
+  Cut cut(call);
   CustomCall result = call;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     result.inputs[i] = cut(stop_gradient(call.inputs[i]));
@@ -134,12 +135,13 @@ CustomCall sample_of(const std::shared_ptr<CustomOpState>& op, const CustomCall&
 
 // --- are all outputs written? -------------------------------------------------------------------------------------------
 
+using Bytes = std::vector<unsigned char>;
 constexpr unsigned char kFills[2] = {0xa5, 0x5a};
 
 /// Output memory full of one byte; of floating elements NaN with that payload, which sums keep.
-std::vector<unsigned char> filled(const Array& y, unsigned char fill) {
+Bytes filled(const Array& y, unsigned char fill) {
   const std::size_t size = size_of(y.dtype);
-  std::vector<unsigned char> bytes(static_cast<std::size_t>(y.size) * size, fill);
+  Bytes bytes(static_cast<std::size_t>(y.size) * size, fill);
   if (is_floating(y.dtype))
     for (std::size_t i = 0; i < bytes.size(); i += size) {  // little-endian: sign and exponent come last
       bytes[i + size - 1] = 0x7f;
@@ -169,33 +171,38 @@ void compare(const CustomCall& call, const char* what, const Tensor& cpu, const 
 
 void execute_verified(const CustomOpState& op, const CustomCall& call) {
   Ops& ops = backend(call.device, call.where);
-  std::vector<std::vector<bool>> untouched(call.outputs.size());  // with each fill so far
+  std::vector<Bytes> after;  // of each output with the first fill, then of each with the second
   for (const unsigned char fill : kFills) {
     for (const Tensor& y : call.outputs) {
-      const std::vector<unsigned char> bytes = filled(y.array(), fill);
+      const Bytes bytes = filled(y.array(), fill);
       ops.from_host(bytes.data(), y.array().data, static_cast<std::int64_t>(bytes.size()));
     }
     execute(op, call);
-    for (std::size_t i = 0; i < call.outputs.size(); ++i) {
-      const Array& y = call.outputs[i].array();
-      const std::vector<unsigned char> before = filled(y, fill);
-      std::vector<unsigned char> after(before.size());
-      ops.to_host(y.data, after.data(), static_cast<std::int64_t>(after.size()));
-      untouched[i].resize(static_cast<std::size_t>(y.size), true);
-      const std::size_t size = size_of(y.dtype);
-      for (std::size_t e = 0; e < untouched[i].size(); ++e)
-        untouched[i][e] = untouched[i][e] && std::memcmp(&before[e * size], &after[e * size], size) == 0;
+    for (const Tensor& y : call.outputs) {
+      after.emplace_back(static_cast<std::size_t>(y.size()) * size_of(y.dtype()));
+      ops.to_host(y.array().data, after.back().data(), static_cast<std::int64_t>(after.back().size()));
     }
   }
-  for (std::size_t i = 0; i < untouched.size(); ++i) {
-    const auto first = std::find(untouched[i].begin(), untouched[i].end(), true);
-    if (first == untouched[i].end()) continue;
-    const Shape& shape = call.outputs[i].shape();
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+    const Array& y = call.outputs[i].array();
+    const Bytes before[2] = {filled(y, kFills[0]), filled(y, kFills[1])};
+    const std::size_t size = size_of(y.dtype);
+    const auto untouched = [&](std::int64_t element, int k) {
+      const std::size_t at = static_cast<std::size_t>(element) * size;
+      const Bytes& now = after[i + static_cast<std::size_t>(k) * call.outputs.size()];
+      return std::memcmp(&before[k][at], &now[at], size) == 0;
+    };
+    std::int64_t missing = 0, first = 0;
+    for (std::int64_t e = y.size - 1; e >= 0; --e) {
+      if (!untouched(e, 0) || !untouched(e, 1)) continue;
+      ++missing;
+      first = e;
+    }
+    if (missing == 0) continue;
     std::ostringstream text;
-    text << op.name << ": every element of output " << i << ", of shape " << shape << ", must be written by the "
-         << (call.device.is_cpu() ? "loop" : "kernel") << " (memory is not 0 before), got "
-         << std::count(untouched[i].begin(), untouched[i].end(), true) << " that are not, the first at "
-         << index_text(first - untouched[i].begin(), shape);
+    text << op.name << ": every element of output " << i << ", of shape " << y.shape << ", must be written by the "
+         << (call.device.is_cpu() ? "loop" : "kernel") << " (memory is not 0 before), got " << missing
+         << " that are not, the first at " << index_text(first, y.shape);
     throw Error(text.str(), call.where);
   }
 }
