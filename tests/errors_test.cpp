@@ -224,6 +224,7 @@ TEST(UndefinedHandle, OfAParameterThrows) {
   expect_told("gradient", [&] { (void)w.gradient(); });
   expect_told("set_gradient", [&] { w.set_gradient(ones({1})); });
   expect_told("clear_gradient", [&] { w.clear_gradient(); });
+  expect_told("on_gradient", [&] { w.on_gradient({}); });
   expect_told("set_value", [&] { w.set_value(ones({1})); });
   expect_told("trainable", [&] { (void)w.trainable(); });
   expect_told("set_trainable", [&] { w.set_trainable(false); });
