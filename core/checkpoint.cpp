@@ -6,6 +6,7 @@
 
 #include "reel/core/error.h"
 #include "reel/core/random_scope.h"
+#include "reel/core/running.h"
 #include "reel/core/sweep.h"
 
 namespace reel::detail {
@@ -111,9 +112,11 @@ Tensors checkpointed(const Recomputed& f, const Tensors& xs, void* first, Source
     RandomScope scope(recompute.random, false);
     ys = f(xs, first);
   }
+  const SourceLocation line = where.known() ? where : running.where;
+  recompute.where = line;
   for (const Tensor& y : ys)
-    if (!y.defined()) throw Error("checkpoint: f's results must be defined", where);
-  const std::vector<Edge> edges = edges_into(mark, ys, where);
+    if (!y.defined()) throw Error("checkpoint: f's results must be defined", line);
+  const std::vector<Edge> edges = edges_into(mark, ys, line);
   mark.list->discard_from(mark.node);
   if (edges.empty()) return ys;
 
@@ -131,7 +134,7 @@ Tensors checkpointed(const Recomputed& f, const Tensors& xs, void* first, Source
   Node& node = mark.list->reserve(edges.size(), saved.size(), sizeof(Recompute), outputs.data(), outputs.size());
   mark.list->append(node, outputs.data());
   node.op = "checkpoint";
-  node.where = where;
+  node.where = line;
   for (std::size_t i = 0; i < edges.size(); ++i) {
     node.edges[i] = edges[i];
     if (edges[i].tensor != nullptr) retain(edges[i].tensor);

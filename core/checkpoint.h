@@ -82,6 +82,11 @@ template <class F, TensorOrRagged X, TensorOrRagged Y, TensorOrRagged Z>
 auto checkpoint(F f, const X& x, const Y& y, const Z& z, SourceLocation where = SourceLocation::current()) {
   return detail::checkpoint_of(where, std::move(f), x, y, z);
 }
+/// Of any number. Behind so many there is no room for the caller's line: errors name that of the last op in f.
+template <class F, TensorOrRagged... Xs>
+requires(sizeof...(Xs) > 3) auto checkpoint(F f, const Xs&... xs) {
+  return detail::checkpoint_of({}, std::move(f), xs...);
+}
 
 /// x under another identity, whose gradient passes through hook(dy) on its way to x: once in a sweep, when it is complete.
 /// hook returns what takes its place (like dy; an undefined Tensor stops it), or nothing. Under an outer tape its ops are

@@ -1,10 +1,13 @@
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "reel/core/error.h"
 #include "reel/core/index_text.h"
 #include "reel/core/node_list.h"
+#include "reel/core/ops.h"
 
 namespace reel::detail {
 
@@ -27,42 +30,121 @@ std::string range_text(const Tensor& x) {
 }
 
 template <class T>
-std::int64_t first_not_finite(const T* values, std::int64_t size) {
+bool all_finite(const T* values, std::int64_t size) {
   for (std::int64_t i = 0; i < size; ++i)
-    if (!std::isfinite(values[i])) return i;
-  return -1;
+    if (!std::isfinite(values[i])) return false;
+  return true;
 }
 
-}  // namespace
+bool is_finite_on_host(const Tensor& x) {
+  const Tensor packed = x.is_contiguous() ? x : copied(x, x.dtype());
+  return packed.dtype() == f32 ? all_finite(packed.array().as<float>(), packed.size())
+                               : all_finite(packed.array().as<double>(), packed.size());
+}
 
-void check_finite(const Tensor& x, const char* op, const char* what, const std::vector<NamedOperand>& operands,
-                  SourceLocation where) {
-  if (!x.defined() || !is_floating(x.dtype())) return;
-  const Tensor host = transferred(x.is_contiguous() ? x : copied(x, x.dtype()), Device::cpu());
-  const std::int64_t bad = host.dtype() == f32 ? first_not_finite(host.array().as<float>(), host.size())
-                                               : first_not_finite(host.array().as<double>(), host.size());
-  if (bad < 0) return;
-  const double found = host.dtype() == f32 ? host.array().as<float>()[bad] : host.array().as<double>()[bad];
-  const double value = std::isnan(found) ? NAN : found;  // without its sign
+bool has_infinity(const NamedOperand& operand) {
+  const Tensor& x = operand.tensor;
+  if (!x.defined() || !is_floating(x.dtype())) return false;
+  const std::vector<double> values = x.to_vector<double>();
+  return std::any_of(values.begin(), values.end(), [](double value) { return std::isinf(value); });
+}
+
+/// Throws if the values have a NaN, or an infinity that none of the operands has: one that was given may be a mask.
+void judge(const Computed& computed) {
+  const std::vector<double> values = computed.x.to_vector<double>();
+  auto bad = std::find_if(values.begin(), values.end(), [](double value) { return std::isnan(value); });
+  if (bad == values.end()) {
+    bad = std::find_if(values.begin(), values.end(), [](double value) { return std::isinf(value); });
+    if (bad == values.end() || std::any_of(computed.operands.begin(), computed.operands.end(), has_infinity)) return;
+  }
   std::ostringstream text;
-  text << op << ": " << what << " must be finite on a tape with check_finite, got " << value << " at index "
-       << index_text(bad, x.shape()) << " of " << x.shape().str();
+  text << computed.op << ": " << computed.what << " must be finite on a tape with check_finite, got "
+       << (std::isnan(*bad) ? NAN : *bad) << " at index "  // NaN without its sign
+       << index_text(bad - values.begin(), computed.x.shape()) << " of " << computed.x.shape().str();
   const char* separator = "; from ";
-  for (const NamedOperand& operand : operands) {
+  for (const NamedOperand& operand : computed.operands) {
     if (!operand.tensor.defined()) continue;
     text << separator << operand.name << ' ' << range_text(operand.tensor);
     separator = ", ";
   }
-  throw Error(text.str(), where);
+  throw Error(text.str(), computed.where);
 }
+
+// --- on a GPU ---------------------------------------------------------------------------------------------------------
+
+/// What a GPU has computed and nobody has looked at: the least and the largest element of each go to a list there, which is
+/// read once for all.
+class Unread {
+ public:
+  void add(Computed computed) {
+    const Tensor& x = computed.x;
+    Tensor& ranges = ranges_[x.dtype() == f64];
+    const bool elsewhere = !ranges.defined() || !(ranges.device() == x.device());
+    if (all_.size() == kMost || (elsewhere && ranges.defined())) read();
+    if (elsewhere) ranges = empty({kMost, 2}, {.dtype = x.dtype(), .device = x.device()});
+    const std::int64_t place = static_cast<std::int64_t>(all_.size());
+    std::int64_t steps[kMaxRank];
+    Shape one;
+    for (int axis = 0; axis < x.rank(); ++axis) {
+      one.push_back(1);
+      steps[axis] = 1;
+    }
+    Ops& ops = backend(x.device());
+    ops.reduce(ReduceOp::min, x.array(), view(ranges, 2 * place, one, steps).array(), nullptr);
+    ops.reduce(ReduceOp::max, x.array(), view(ranges, 2 * place + 1, one, steps).array(), nullptr);
+    all_.push_back(std::move(computed));
+  }
+
+  void read() {
+    const std::vector<Computed> all = std::exchange(all_, {});
+    std::vector<double> ranges[2];
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const bool wide = all[i].x.dtype() == f64;
+      if (ranges[wide].empty()) ranges[wide] = ranges_[wide].to_vector<double>();
+      if (std::isfinite(ranges[wide][2 * i]) && std::isfinite(ranges[wide][2 * i + 1])) continue;
+      try {
+        judge(all[i]);
+      } catch (Error& error) {
+        if (all[i].callback != nullptr) error.prepend("backward of " + described(*all[i].callback));
+        throw;
+      }
+    }
+  }
+
+  void forget() {
+    all_.clear();
+    ranges_[0] = ranges_[1] = Tensor();
+  }
+
+ private:
+  static constexpr std::int64_t kMost = 4096;
+  std::vector<Computed> all_;
+  Tensor ranges_[2];  // f32 and f64, [kMost, 2]: of all_[i] in one of them
+};
+
+Unread& unread() {
+  thread_local Unread instance;
+  return instance;
+}
+
+}  // namespace
+
+void check_finite(Computed computed) {
+  const Tensor& x = computed.x;
+  if (!x.defined() || !is_floating(x.dtype()) || x.size() == 0) return;
+  if (!x.device().is_cpu()) unread().add(std::move(computed));
+  else if (!is_finite_on_host(x)) judge(computed);
+}
+
+void check_unread() { unread().read(); }
+void forget_unread() { unread().forget(); }
 
 void check_results(const char* op, const Tensor* const* inputs, std::size_t input_count, const Tensor* const* outputs,
                    std::size_t output_count, SourceLocation where) {
   std::vector<NamedOperand> operands;
   for (std::size_t i = 0; i < input_count; ++i) operands.push_back({"input " + std::to_string(i), *inputs[i]});
   for (std::size_t i = 0; i < output_count; ++i)
-    check_finite(*outputs[i], op, output_count == 1 ? "the result" : ("result " + std::to_string(i)).c_str(), operands,
-                 where);
+    check_finite({*outputs[i], op, output_count == 1 ? "the result" : "result " + std::to_string(i), operands, where});
 }
 
 }  // namespace reel::detail

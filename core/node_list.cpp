@@ -176,7 +176,10 @@ Node* begin_node(const char* op, SourceLocation where, const Tensor* const* inpu
     trace_op(op, where, inputs, input_count, outputs, output_count);
   if (!thread_tape.recording) return nullptr;
   NodeList* list = thread_tape.list;
-  if (!where.known()) where = running.where.known() ? running.where : running.forward;
+  if (!where.known()) {  // a part of what the user called
+    where = running.where.known() ? running.where : running.forward;
+    if (running.op != nullptr) op = running.op;
+  }
   if (thread_tape.strict) check_results(op, inputs, input_count, outputs, output_count, where);
 
   Node& node = list->reserve(input_count, saved_count, callback_bytes, outputs, output_count);

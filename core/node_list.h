@@ -72,6 +72,8 @@ class NodeList {
   }
   /// A callback has ended the tape that is being swept.
   bool ended_in_sweep() const { return ended_; }
+  /// No sweep runs inside a callback of another.
+  bool is_outermost_sweep() const { return sweeps_ == 1; }
 
   int live_tapes = 0;
 
@@ -113,10 +115,24 @@ struct NamedOperand {
   std::string name;
   Tensor tensor;
 };
-/// Throws Error if x, a floating tensor, has a NaN or an infinity; `what` says what x is to `op`, which had these operands.
-void check_finite(const Tensor& x, const char* op, const char* what, const std::vector<NamedOperand>& operands,
-                  SourceLocation where);
-/// The same for an op's results.
+/// What was computed of what.
+struct Computed {
+  Tensor x;
+  const char* op;
+  std::string what;  // x is to the op
+  std::vector<NamedOperand> operands;
+  SourceLocation where;
+  const Node* callback = nullptr;  // whose
+};
+/// On the CPU: throws Error if x, a floating tensor, has a NaN, or an infinity although no operand has one. On a GPU that is
+/// only noted, without waiting for it; x and the operands are kept until then.
+void check_finite(Computed computed);
+/// Waits for the GPU once, and throws what has been noted first, if anything has. All is forgotten.
+void check_unread();
+void forget_unread();
+/// "op (recorded at file:line)"
+std::string described(const Node& node);
+/// check_finite for an op's results.
 void check_results(const char* op, const Tensor* const* inputs, std::size_t input_count, const Tensor* const* outputs,
                    std::size_t output_count, SourceLocation where);
 

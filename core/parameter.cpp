@@ -160,6 +160,7 @@ Parameter::Parameter(const Tensor& initial, std::string name, SourceLocation whe
   if (!is_floating(initial.dtype()))
     throw DTypeError(std::string("Parameter: the initial value must be f32 or f64, got ") + name_of(initial.dtype()),
                      where);
+  detail::now_running("Parameter", where);
   state_ = std::make_shared<detail::ParameterState>(detail::copied(initial, initial.dtype()));
   state_->name = std::move(name);
 }

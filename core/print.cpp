@@ -73,6 +73,12 @@ Parts parts_of(double value, DType dtype, bool scientific) {
 
 const char* not_finite(double value) { return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf"; }
 
+// Whether exponents are shown, as numpy decides it: in the arithmetic of the type.
+bool is_scientific(double smallest, double largest, DType dtype) {
+  if (dtype != f32) return largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1000;
+  return largest >= 1e6 || smallest < 1e-4F || static_cast<float>(largest) / static_cast<float>(smallest) > 1000;
+}
+
 Texts formatted(const std::vector<double>& values, DType dtype) {
   double largest = 0, smallest = INFINITY;
   for (const double value : values) {
@@ -81,19 +87,28 @@ Texts formatted(const std::vector<double>& values, DType dtype) {
     largest = std::max(largest, size);
     smallest = std::min(smallest, size);
   }
-  const bool scientific = largest >= 1e8 || (largest > 0 && (smallest < 1e-4 || largest / smallest > 1000));
+  const bool scientific = largest > 0 && is_scientific(smallest, largest, dtype);
   std::vector<Parts> all;
-  std::size_t fraction = 0;
+  std::size_t fraction = 0, exponent = 0;
   for (const double value : values) {
     all.push_back(std::isfinite(value) ? parts_of(value, dtype, scientific) : Parts{});
     fraction = std::max(fraction, all.back().fraction.size());
+    exponent = std::max(exponent, all.back().exponent.size());
   }
   Texts texts;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const Parts& parts = all[i];
-    const std::string padding(fraction - parts.fraction.size(), scientific ? '0' : ' ');
-    texts.push_back(std::isfinite(values[i]) ? parts.whole + parts.fraction + padding + parts.exponent
-                                             : not_finite(values[i]));
+    if (!std::isfinite(values[i])) {
+      texts.push_back(not_finite(values[i]));
+    } else if (scientific) {  // all with as many digits, which are those of the number
+      char text[64];
+      std::snprintf(text, sizeof text, "%#.*e", static_cast<int>(fraction), values[i]);
+      std::string padded = text;
+      const std::size_t digits = padded.find('e') + 2;
+      padded.insert(digits, digits - 2 + exponent - padded.size(), '0');
+      texts.push_back(padded);
+    } else {
+      texts.push_back(all[i].whole + all[i].fraction + std::string(fraction - all[i].fraction.size(), ' '));
+    }
   }
   return texts;
 }
@@ -140,24 +155,23 @@ class Printer {
   void print_row() {
     const int axis = shape_.rank() - 1;
     const std::size_t room = kLine - static_cast<std::size_t>(shape_.rank());
-    std::size_t used = inset(axis);
-    out_ << '[';
+    std::string line = "[";
+    std::size_t start = inset(axis) - 1;  // of the line
     for (std::int64_t i = 0; i < shape_[axis]; ++i) {
       const bool left_out = hidden(summarise_, shape_[axis], i);
       if (left_out && i > kEdge) continue;
       const std::string& text = left_out ? kDots : texts_[next_++];
       const std::size_t length = left_out ? text.size() : width_;
-      if (i > 0 && used + 1 + length > room) {
-        out_ << '\n' << std::string(inset(axis), ' ');
-        used = inset(axis);
+      if (i > 0 && start + line.size() + 1 + length > room) {
+        out_ << line.erase(line.find_last_not_of(' ') + 1) << '\n';
+        line.assign(inset(axis), ' ');
+        start = 0;
       } else if (i > 0) {
-        out_ << ' ';
-        ++used;
+        line += ' ';
       }
-      out_ << std::string(length - text.size(), ' ') << text;
-      used += length;
+      line += std::string(length - text.size(), ' ') + text;
     }
-    out_ << ']';
+    out_ << line << ']';
   }
 
   inline static const std::string kDots = "...";
@@ -197,6 +211,9 @@ void print_tensor(std::ostream& out, const Tensor& x, std::size_t indent) {
     const std::vector<std::int64_t> all = x.to_vector<std::int64_t>();
     for (const std::int64_t position : positions)
       texts.push_back(integer_text(all[static_cast<std::size_t>(position)], x.dtype()));
+    if (x.dtype() == bool8)
+      for (std::string& text : texts)
+        text.insert(0, 5 - text.size(), ' ');  // as wide as "False", even if there is none
   }
   Printer(out, x.shape(), summarise, std::move(texts), indent).print();
 }

@@ -14,20 +14,21 @@
 
 namespace reel::detail {
 
-namespace {
-
 std::string described(const Node& node) {
   if (!node.where.known()) return node.op;
   return std::string(node.op) + " (recorded at " + node.where.file + ":" + std::to_string(node.where.line) + ")";
 }
 
-// While a callback runs, errors are told with its op, and what it records belongs to the line that recorded it.
-class CallbackScope {
+namespace {
+
+// While a callback runs, errors are told with its op, and what it records belongs to the line that recorded it; but the
+// memory of parameters' gradients to that of the sweep.
+class RunningScope {
  public:
-  explicit CallbackScope(const Node& node) : before_(running) { running = {node.op, {}, node.where}; }
-  ~CallbackScope() { running = before_; }
-  CallbackScope(const CallbackScope&) = delete;
-  CallbackScope& operator=(const CallbackScope&) = delete;
+  explicit RunningScope(const Running& now) : before_(running) { running = now; }
+  ~RunningScope() { running = before_; }
+  RunningScope(const RunningScope&) = delete;
+  RunningScope& operator=(const RunningScope&) = delete;
 
  private:
   Running before_;
@@ -96,6 +97,30 @@ void ParameterSink::commit() {
     }
     if (!parameter->has_gradient) ++home_->gradient_count;
     parameter->has_gradient = true;
+  }
+}
+
+bool ParameterSink::has_hooks() const {
+  const auto* reached = reached_.array().as<std::uint8_t>();
+  for (std::size_t i = 0; i < home_->members.size(); ++i)
+    if (home_->members[i] != nullptr && reached[i] != 0 && home_->members[i]->gradient_hook) return true;
+  return false;
+}
+
+void ParameterSink::remember() {
+  if (home_->gradients.defined()) before_ = copied(home_->gradients, home_->gradients.dtype());
+  for (const ParameterState* parameter : home_->members)
+    had_gradient_.push_back(parameter != nullptr && parameter->has_gradient);
+}
+
+void ParameterSink::restore() const {
+  const std::lock_guard lock(home_->mutex);
+  if (before_.defined()) backend(before_.device()).copy(before_.array(), home_->gradients.array());
+  home_->gradient_count = 0;
+  for (std::size_t i = 0; i < home_->members.size(); ++i) {
+    if (home_->members[i] == nullptr) continue;
+    home_->members[i]->has_gradient = i < had_gradient_.size() && had_gradient_[i] != 0;
+    home_->gradient_count += home_->members[i]->has_gradient;
   }
 }
 
@@ -211,7 +236,7 @@ void Sweep::mark() {
 
 void Sweep::run(Tensor dy) {
   mark();
-  if (thread_tape.strict) check_finite(dy, call_, "dy", {}, where_);
+  if (thread_tape.strict) check_finite({dy, call_, "dy", {}, where_});
   gradient(y_slot_) = std::move(dy);
   for (std::int64_t i = last_node_; i >= first_node_; --i) {
     const Node& node = list_.node(i);
@@ -220,6 +245,7 @@ void Sweep::run(Tensor dy) {
     for (int o = 0; o < node.output_count; ++o) reached = reached || gradient(node.slot + o).defined();
     if (reached) run_node(node);
   }
+  if (thread_tape.strict && list_.is_outermost_sweep()) check_unread();
 }
 
 void Sweep::run_node(const Node& node) {
@@ -234,7 +260,7 @@ void Sweep::run_node(const Node& node) {
                 where_);
   check_versions(node);
   Gradients gradients(*this, node);
-  const CallbackScope scope(node);
+  const RunningScope scope({node.op, {}, node.where});
   try {
     const BackwardTrace trace(node, gradients);
     node.run(node.callback, gradients);
@@ -280,7 +306,7 @@ void Sweep::check_gradients(const Node& node) {
       dx = sink(*node.edges[e].tensor->parameter).destination(*node.edges[e].tensor->parameter).dx;
     }
     if (!dx.defined()) continue;
-    check_finite(dx, node.op, ("the gradient of input " + std::to_string(e)).c_str(), operands, {});
+    check_finite({dx, node.op, "the gradient of input " + std::to_string(e), operands, {}, &node});
   }
 }
 
@@ -322,13 +348,23 @@ ParameterSink& Sweep::sink(ParameterState& parameter) {
   home_of(parameter);
   for (SinkLink* link = sinks_; link != nullptr; link = link->next)
     if (link->sink.serves(parameter)) return link->sink;
+  const RunningScope scope({call_, where_, {}});
   sinks_ = new (host_allocate(sizeof(SinkLink))) SinkLink{ParameterSink(parameter.home), sinks_};
   return sinks_->sink;
 }
 
 void Sweep::commit() {
+  bool hooks = false;
+  for (SinkLink* link = sinks_; link != nullptr; link = link->next) hooks = hooks || link->sink.has_hooks();
+  for (SinkLink* link = sinks_; hooks && link != nullptr; link = link->next) link->sink.remember();
   for (SinkLink* link = sinks_; link != nullptr; link = link->next) link->sink.commit();
-  for (SinkLink* link = sinks_; link != nullptr; link = link->next) link->sink.call_hooks();
+  if (!hooks) return;
+  try {
+    for (SinkLink* link = sinks_; link != nullptr; link = link->next) link->sink.call_hooks();
+  } catch (...) {
+    for (SinkLink* link = sinks_; link != nullptr; link = link->next) link->sink.restore();
+    throw;
+  }
 }
 
 Tensor Sweep::result(std::size_t i) const {

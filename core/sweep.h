@@ -25,13 +25,19 @@ class ParameterSink {
   /// The parameter's part of the spare buffer; `fresh` if nothing was written to it yet.
   Gradients::Destination destination(const ParameterState& parameter);
   void commit();
-  /// Those of the parameters that were reached.
+  /// Those of the parameters that were reached. If one throws, restore() undoes what commit() and the hooks did to the
+  /// gradients since remember().
+  bool has_hooks() const;
+  void remember();
   void call_hooks() const;
+  void restore() const;
 
  private:
   std::shared_ptr<FlatBuffer> home_;
   Tensor pending_;
   Tensor reached_;  // u8 per member
+  Tensor before_;   // the gradients when remember() was called
+  std::vector<std::uint8_t> had_gradient_;
 };
 
 /// Marks what depends on the wanted tensors, then runs callbacks from newest to oldest. Gradient slots belong to the sweep,

@@ -64,6 +64,7 @@ Tape::Tape(TapeOptions options) {
 }
 
 Tape::~Tape() {
+  if (thread_tape.strict && !mark_.outer_strict) detail::forget_unread();
   thread_tape.recording = mark_.outer_recording;
   thread_tape.strict = mark_.outer_strict;
   if (--mark_.list->live_tapes > 0) return;

@@ -12,7 +12,7 @@
 namespace reel {
 
 struct TapeOptions {
-  /// Throw at the first recorded op whose result, or gradient, has a NaN or an infinity.
+  /// Throw at the first recorded op that makes a NaN or an infinity, forward or backward; on a GPU, at the end of a sweep.
   bool check_finite = false;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "reel/core/error.h"
+#include "reel/core/running.h"
 #include "reel/core/trace_log.h"
 
 namespace reel {
@@ -52,6 +53,12 @@ Sites& sites() {
   return *instance;
 }
 
+// Parts of what the user called have its line.
+SourceLocation line_or_running(SourceLocation where) {
+  if (where.known()) return where;
+  return running.where.known() ? running.where : running.forward;
+}
+
 void add_tensors(TraceEvent& event, const Tensor* const* tensors, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     if (!tensors[i]->defined()) continue;
@@ -73,6 +80,8 @@ void trace_op(const char* op, SourceLocation where, const Tensor* const* inputs,
   bool views = log->begun < 0;
   for (std::size_t i = 0; i < output_count; ++i) views = views && outputs[i]->state()->owner != nullptr;
   if (views) return;  // nothing ran
+  const char* const caller = where.known() || running.op == nullptr ? op : running.op;
+  where = line_or_running(where);
   const double end = log->now();
   TraceEvent event{.op = op, .where = where, .start = log->begun < 0 ? end : log->begun};
   event.duration = end - event.start;
@@ -85,7 +94,7 @@ void trace_op(const char* op, SourceLocation where, const Tensor* const* inputs,
   for (std::size_t i = 0; i < output_count; ++i) {
     const auto site = outputs[i]->defined() ? sites().all.find(outputs[i]->state()) : sites().all.end();
     if (site == sites().all.end()) continue;
-    site->second.op = op;
+    site->second.op = caller;
     site->second.where = where;
   }
 }
@@ -94,7 +103,7 @@ void trace_created(TensorState* state, SourceLocation where) {
   state->traced = true;
   const std::int64_t bytes = state->array.size * static_cast<std::int64_t>(size_of(state->array.dtype));
   const std::lock_guard lock(sites().mutex);
-  sites().all[state] = {log, "memory", where, bytes};
+  sites().all[state] = {log, running.op != nullptr ? running.op : "memory", line_or_running(where), bytes};
 }
 
 void trace_destroyed(TensorState* state) noexcept {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Private to core/ and the backends' entry: what reports to a living Trace. Call these only while thread_tape.traced.
+// Private to core/, the backends' entry and custom ops: what reports to a living Trace. Call these only while thread_tape.traced.
 
 #include "reel/core/node.h"
 

@@ -7,6 +7,7 @@
 #include <reel/reel.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -85,7 +86,7 @@ void draw(Net& u, const std::string& path) {
 
 int main(int argc, char** argv) {
   std::int64_t steps = 2000, points = 128;
-  double rate = 1e-2, required = 0;
+  double rate = 1e-2, required = 0, most_seconds = 0;
   std::uint64_t seed = 0;
   std::string output = ".";
   CLI::App app("Solves Poisson's equation with a neural network.");
@@ -95,8 +96,10 @@ int main(int argc, char** argv) {
   app.add_option("--seed", seed, "of weights and points")->capture_default_str();
   app.add_option("--output", output, "folder for pinn.svg")->capture_default_str();
   app.add_option("--require-error", required, "exit with 1 if the relative L2 error is above this");
+  app.add_option("--require-seconds", most_seconds, "exit with 1 if it takes longer than this");
   CLI11_PARSE(app, argc, argv);
   try {
+    const auto begin = std::chrono::steady_clock::now();
     std::filesystem::create_directories(output);
     manual_seed(seed);
     Net u;
@@ -110,8 +113,13 @@ int main(int argc, char** argv) {
     draw(u, output + "/pinn.svg");
     std::cout << "wrote " << output << "/pinn.svg\n";
     const double error = relative_error(u);
-    if (required == 0 || error <= required) return 0;
-    std::cerr << "pinn: a relative L2 error of at most " << required << " is required, got " << error << "\n";
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    std::printf("%.1f s\n", seconds);
+    if (required > 0 && !(error <= required))
+      std::cerr << "pinn: a relative L2 error of at most " << required << " is required, got " << error << "\n";
+    else if (most_seconds > 0 && seconds > most_seconds)
+      std::cerr << "pinn: at most " << most_seconds << " s are required, got " << seconds << " s\n";
+    else return 0;
     return 1;
   } catch (const std::exception& error) {
     std::cerr << "pinn: " << error.what() << "\n";

@@ -33,17 +33,20 @@ REEL_API AdjointReport adjoint_check(const TensorsFunction& a, const TensorsFunc
 template <class A>
 AdjointReport adjoint_check(A&& a, const Tensors& inputs, const AdjointOptions& options = {},
                             SourceLocation where = SourceLocation::current()) {
-  return detail::adjoint_check([&a](const Tensors& xs) { return detail::call_with(a, xs); }, {}, inputs, options,
-                               where);
+  return detail::adjoint_check(
+      [&](const Tensors& xs) {
+        return detail::call_with({"adjoint_check", where}, a, xs);
+      },
+      {}, inputs, options, where);
 }
-template <class A, class... Xs>
-AdjointReport adjoint_check(A&& a, const std::tuple<Xs...>& inputs, const AdjointOptions& options = {},
+template <class A, class X, class... Xs>
+AdjointReport adjoint_check(A&& a, const std::tuple<X, Xs...>& inputs, const AdjointOptions& options = {},
                             SourceLocation where = SourceLocation::current()) {
   return detail::adjoint_check([&](const Tensors& xs) { return detail::call_with(a, xs, inputs); }, {},
                                detail::flat(inputs), options, where);
 }
-template <class A>
-AdjointReport adjoint_check(A&& a, const Ragged& x, const AdjointOptions& options = {},
+template <class A, std::same_as<Ragged> R>  // no braces
+AdjointReport adjoint_check(A&& a, const R& x, const AdjointOptions& options = {},
                             SourceLocation where = SourceLocation::current()) {
   return adjoint_check(std::forward<A>(a), std::tuple(x), options, where);
 }
@@ -52,9 +55,14 @@ template <class A, class B>
 requires std::is_invocable_v<B&, const Tensor&> AdjointReport
 adjoint_check(A&& a, B&& transposed, const Tensors& inputs, const AdjointOptions& options = {},
               SourceLocation where = SourceLocation::current()) {
-  return detail::adjoint_check([&a](const Tensors& xs) { return detail::call_with(a, xs); },
-                               [&transposed](const Tensors& ys) { return detail::call_with(transposed, ys); }, inputs,
-                               options, where);
+  return detail::adjoint_check(
+      [&](const Tensors& xs) {
+        return detail::call_with({"adjoint_check", where}, a, xs);
+      },
+      [&](const Tensors& ys) {
+        return detail::call_with({"adjoint_check", where}, transposed, ys);
+      },
+      inputs, options, where);
 }
 
 }  // namespace reel

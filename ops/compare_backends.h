@@ -35,16 +35,20 @@ REEL_API CompareReport compare_backends(const TensorsFunction& f, const Tensors&
 template <class F>
 CompareReport compare_backends(F&& f, const Tensors& inputs, const CompareOptions& options = {},
                                SourceLocation where = SourceLocation::current()) {
-  return detail::compare_backends([&f](const Tensors& xs) { return detail::call_with(f, xs); }, inputs, options, where);
+  return detail::compare_backends(
+      [&](const Tensors& xs) {
+        return detail::call_with({"compare_backends", where}, f, xs);
+      },
+      inputs, options, where);
 }
-template <class F, class... Xs>
-CompareReport compare_backends(F&& f, const std::tuple<Xs...>& inputs, const CompareOptions& options = {},
+template <class F, class X, class... Xs>
+CompareReport compare_backends(F&& f, const std::tuple<X, Xs...>& inputs, const CompareOptions& options = {},
                                SourceLocation where = SourceLocation::current()) {
   return detail::compare_backends([&](const Tensors& xs) { return detail::call_with(f, xs, inputs); },
                                   detail::flat(inputs), options, where);
 }
-template <class F>
-CompareReport compare_backends(F&& f, const Ragged& x, const CompareOptions& options = {},
+template <class F, std::same_as<Ragged> R>  // no braces
+CompareReport compare_backends(F&& f, const R& x, const CompareOptions& options = {},
                                SourceLocation where = SourceLocation::current()) {
   return compare_backends(std::forward<F>(f), std::tuple(x), options, where);
 }

@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "reel/core/trace_log.h"
 #include "reel/ops/check.h"
 #include "reel/ops/create.h"
 #include "reel/ops/custom_op_state.h"
@@ -110,14 +111,14 @@ void require_twin(const CustomOpState& op, Device device, SourceLocation where) 
       where);
 }
 
-CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call, const Tensors& like, bool poison) {
+CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call, const Tensors& like) {
+  if (thread_tape.traced) [[unlikely]]
+    trace_start();  // a loop calls no backend
   CustomCall packed_call = call;
   for (Tensor& x : packed_call.inputs) x = packed(x);
   CachedVector<std::optional<Offsets>> offsets;
   const auto add = [&](const Shape& shape, DType dtype) {
     packed_call.outputs.push_back(empty(shape, {.dtype = dtype, .device = call.device}, call.where));
-    const Array& y = packed_call.outputs[packed_call.outputs.size() - 1].array();
-    if (poison && is_floating(dtype)) backend(call.device).fill(y, NAN);
   };
   if (op.outputs.empty()) {
     for (const Tensor& x : like) add(x.shape(), x.dtype());
@@ -136,10 +137,12 @@ CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call
                                " must have its rows, got shape ", output.shape.str()}),
                        call.where);
   }
-  if (call.device.is_cpu()) {
-    op.cpu(call.real, CpuContext(), Inputs(packed_call), Outputs(packed_call));
+  std::atomic<bool>& written = op.written[call.device];
+  if (call.verify || (op.check && !written.load(std::memory_order_acquire))) {
+    execute_verified(op, packed_call);
+    written.store(true, std::memory_order_release);
   } else {
-    launch_custom(op, packed_call);
+    execute(op, packed_call);
   }
   call.outputs = packed_call.outputs;
   return offsets;
@@ -172,8 +175,12 @@ struct CustomGradient {
 
   void by_op(Gradients& g) {
     const auto& backward = op->backward_op;
-    CustomCall next{
-        .op = backward.get(), .where = call.where, .numbers = call.numbers, .device = call.device, .real = call.real};
+    CustomCall next{.op = backward.get(),
+                    .where = call.where,
+                    .numbers = call.numbers,
+                    .device = call.device,
+                    .real = call.real,
+                    .verify = call.verify};
     for (std::size_t i = 0; i < call.outputs.size(); ++i) {
       if (!is_floating(call.outputs[i].dtype())) continue;
       const Tensor& dy = g.dy(static_cast<int>(i));
@@ -199,9 +206,9 @@ struct CustomGradient {
 
 }  // namespace
 
-CustomResults run(const std::shared_ptr<CustomOpState>& op, CustomCall call, const Tensors& like, bool poison) {
+CustomResults run(const std::shared_ptr<CustomOpState>& op, CustomCall call, const Tensors& like) {
   require_twin(*op, call.device, call.where);
-  CachedVector<std::optional<Offsets>> offsets = compute(*op, call, like, poison);
+  CachedVector<std::optional<Offsets>> offsets = compute(*op, call, like);
   if (taping() && !floating_of(call.outputs).empty()) {
     Tensors saved = call.inputs;
     for (const Tensor& y : call.outputs) saved.push_back(y);
@@ -275,35 +282,48 @@ CustomOp::CustomOp(std::string name, bool check) : state_(std::make_shared<detai
   state_->check = check;
 }
 
-const std::string& CustomOp::name() const { return state_->kernel.op; }
+const std::shared_ptr<detail::CustomOpState>& CustomOp::built(SourceLocation where) const {
+  if (state_ == nullptr) throw Error("CustomOp: a call of an op that was moved from", where);
+  return state_;
+}
+
+/// For what builds on: a state that no other op has, and no run knows.
+detail::CustomOpState& CustomOp::own() {
+  state_ = std::make_shared<detail::CustomOpState>(*built({}));
+  state_->kernel.serial = UserKernel().serial;
+  return *state_;
+}
+
+const std::string& CustomOp::name(SourceLocation where) const { return built(where)->kernel.op; }
 
 CustomOp&& CustomOp::cpu_loop(detail::CpuLoop loop) && {
-  state_->cpu = std::move(loop);
+  own().cpu = std::move(loop);
   return std::move(*this);
 }
 CustomOp&& CustomOp::cuda(std::string file, std::string kernel, SourceLocation where) && {
-  state_->has_cuda = true;
+  own().has_cuda = true;
+  state_->kernel.text.clear();
   state_->kernel.file = detail::beside(file, where);
   state_->kernel.kernel = std::move(kernel);
   return std::move(*this);
 }
 CustomOp&& CustomOp::cuda_source(std::string text, std::string kernel, SourceLocation where) && {
-  state_->has_cuda = true;
+  own().has_cuda = true;
   state_->kernel.text = std::move(text);
   state_->kernel.file = std::string(where.file) + ":" + std::to_string(where.line);
   state_->kernel.kernel = std::move(kernel);
   return std::move(*this);
 }
 CustomOp&& CustomOp::include_folder(const std::string& folder, SourceLocation where) && {
-  state_->kernel.folders.push_back(detail::beside(folder, where));
+  own().kernel.folders.push_back(detail::beside(folder, where));
   return std::move(*this);
 }
 CustomOp&& CustomOp::option(std::string option) && {
-  state_->kernel.options.push_back(std::move(option));
+  own().kernel.options.push_back(std::move(option));
   return std::move(*this);
 }
 CustomOp&& CustomOp::output(std::function<CustomOutput(const Inputs&)> rule) && {
-  state_->outputs.push_back(std::move(rule));
+  own().outputs.push_back(std::move(rule));
   return std::move(*this);
 }
 
@@ -313,7 +333,7 @@ CustomOp&& CustomOp::spread(Spread how, int input, int threads, SourceLocation w
   if (threads < 1 || threads > 1024)
     throw Error(detail::joined({name(), ": a block must have 1 to 1024 threads, got ", std::to_string(threads)}),
                 where);
-  state_->spread = how;
+  own().spread = how;
   state_->spread_input = input;
   state_->threads = threads;
   return std::move(*this);
@@ -328,39 +348,38 @@ CustomOp&& CustomOp::by_sequence(int input, int threads, SourceLocation where) &
   return std::move(*this).spread(Spread::sequence, input, threads, where);
 }
 CustomOp&& CustomOp::grid(std::function<KernelGrid(const Inputs&)> rule) && {
-  state_->spread = Spread::given;
+  own().spread = Spread::given;
   state_->grid = std::move(rule);
   return std::move(*this);
 }
 CustomOp&& CustomOp::shared_bytes(std::function<std::int64_t(const Inputs&, DType)> rule) && {
-  state_->shared_bytes = std::move(rule);
+  own().shared_bytes = std::move(rule);
   return std::move(*this);
 }
 CustomOp&& CustomOp::backprop(CustomOp backward) && {
-  state_->backward_op = std::move(backward.state_);
+  own().backward_op = backward.built({});
+  state_->backward_function = nullptr;
   return std::move(*this);
 }
 CustomOp&& CustomOp::backprop(std::function<Tensors(const CustomBackward&)> backward) && {
-  state_->backward_function = std::move(backward);
+  own().backward_function = std::move(backward);
+  state_->backward_op = nullptr;
   return std::move(*this);
 }
 CustomOp&& CustomOp::check(bool on) && {
-  state_->check = on;
+  own().check = on;
   return std::move(*this);
 }
 
 // --- calling ------------------------------------------------------------------------------------------------------------
 
 detail::CustomResults CustomOp::run(std::initializer_list<CustomArgument> arguments, SourceLocation where) const {
-  if (state_ == nullptr) throw Error("CustomOp: a call of an op that was moved from", where);
-  detail::CustomCall call = detail::custom_call(*state_, {arguments.begin(), arguments.size()}, where);
+  detail::CustomCall call = detail::custom_call(*built(where), {arguments.begin(), arguments.size()}, where);
   detail::require_twin(*state_, call.device, where);
   if (state_->check) {
-    std::atomic<bool>& checked = state_->checked[static_cast<int>(call.device.type)];
-    if (!checked.load(std::memory_order_acquire)) {
-      detail::check_custom(state_, call);
-      checked.store(true, std::memory_order_release);
-    }
+    std::atomic<bool>& checked = state_->checked[call.device];
+    if (!checked.load(std::memory_order_acquire))
+      checked.store(detail::check_custom(state_, call), std::memory_order_release);
   }
   const Tensors like{call.inputs[0]};
   return detail::run(state_, std::move(call), like);
@@ -380,16 +399,6 @@ Ragged CustomOp::only_ragged(const detail::CustomResults& results, SourceLocatio
     throw Error(detail::joined({name(), ": the output is no Ragged: say so by .offsets_of, or call<Tensor>(...)"}),
                 where);
   return Ragged(results.tensors[0], *results.offsets[0]);
-}
-
-GradcheckReport CustomOp::gradcheck(const Tensors& inputs, const GradcheckOptions& options,
-                                    SourceLocation where) const {
-  std::vector<CustomArgument> arguments;
-  for (const Tensor& x : inputs) arguments.emplace_back(x, where);
-  const detail::CustomCall call = detail::custom_call(*state_, arguments, where);
-  Tensors on_cpu;
-  for (const Tensor& x : detail::floating_of(call.inputs)) on_cpu.push_back(detail::transferred(x, Device::cpu()));
-  return reel::gradcheck(detail::joined_outputs(state_, call, call.device), on_cpu, options, where);
 }
 
 }  // namespace reel

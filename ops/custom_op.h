@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -9,6 +10,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "reel/core/parallel.h"
 #include "reel/core/parameter.h"
@@ -186,7 +188,8 @@ struct CustomCall {
   CachedVector<std::optional<Offsets>> offsets = {};  // of each input
   CachedVector<Scalar> numbers = {};
   Device device = {};
-  DType real = f32;  // of the floating inputs
+  DType real = f32;     // of the floating inputs
+  bool verify = false;  // that all outputs are written
 };
 
 struct CustomResults {
@@ -199,7 +202,8 @@ using CpuLoop = std::function<void(DType real, const CpuContext& cpu, Inputs in,
 }  // namespace detail
 
 /// An op of the user's own, with a loop for the CPU and a kernel for GPUs: docs/custom-ops.md. Built in one expression and
-/// immutable from then on; copies share what was built. Kernels are compiled when they are first launched.
+/// immutable from then on: CustomOp(op).cpu(...) is another op. Kernels are compiled when they are first launched. Throws
+/// Error if it was moved from, here and below.
 ///
 /// Called with tensors (Tensor, Parameter or Ragged, on one device, the floating ones of one dtype) and numbers.
 class REEL_API CustomOp {
@@ -257,8 +261,11 @@ class REEL_API CustomOp {
   CustomOp&& backprop(std::function<Tensors(const CustomBackward& g)> backward) &&;
 
   /// On: the first call on each kind of device checks the op in f64, on copies of its inputs: the gradient against
-  /// differences, and the kernel against the CPU's loop. Inputs of one shape are cut to at most 64 elements, others are
-  /// taken whole. What is wrong is thrown as Error. In debug builds (without NDEBUG) it is on.
+  /// differences, and the kernel against the CPU's loop; and its first run, that every element of the outputs is written.
+  /// What is wrong is thrown as Error. The copies are cut to at most 64 elements each, axes of one length alike, unless
+  /// there are integers among the inputs or numbers, which may be sizes or places in them, or the rules refuse it: a length
+  /// that the code relies on must be required by a rule. Where the op is not differentiable, or not finite, it is checked
+  /// at the next call. In debug builds (without NDEBUG) it is on.
   CustomOp&& check(bool on) &&;
 
   /// Computes and records; one output. Throws Error if the op has no code for the device; what the shape rules and gradcheck
@@ -281,13 +288,24 @@ class REEL_API CustomOp {
     else return only_tensor(results, first.where());
   }
 
-  /// gradcheck of this op for tensors of any device, whose differences are taken on the CPU; several outputs are joined.
-  GradcheckReport gradcheck(const Tensors& inputs, const GradcheckOptions& options = {},
+  /// gradcheck of this op at the arguments of a call, {x, ragged, 0.5}, on any device; the differences are taken on the CPU,
+  /// several outputs are joined. Throws Error if an element of an output is not written.
+  GradcheckReport gradcheck(const std::vector<CustomArgument>& arguments, const GradcheckOptions& options = {},
                             SourceLocation where = SourceLocation::current()) const;
+  /// The same for a list of tensors.
+  template <std::same_as<Tensors> List>
+  GradcheckReport gradcheck(const List& inputs, const GradcheckOptions& options = {},
+                            SourceLocation where = SourceLocation::current()) const {
+    std::vector<CustomArgument> arguments;
+    for (const Tensor& x : inputs) arguments.emplace_back(x, where);
+    return gradcheck(arguments, options, where);
+  }
 
-  const std::string& name() const;
+  const std::string& name(SourceLocation where = SourceLocation::current()) const;
 
  private:
+  detail::CustomOpState& own();
+  const std::shared_ptr<detail::CustomOpState>& built(SourceLocation where) const;
   CustomOp&& cpu_loop(detail::CpuLoop loop) &&;
   CustomOp&& spread(detail::CustomSpread how, int input, int threads, SourceLocation where) &&;
   detail::CustomResults run(std::initializer_list<CustomArgument> arguments, SourceLocation where) const;

@@ -1,4 +1,4 @@
-// Custom ops on a GPU: the kernel's arguments and grid.
+// A custom op's code is run: its loop, or its kernel with arguments and grid.
 
 #include "reel/ops/custom_op_state.h"
 
@@ -67,6 +67,11 @@ void launch_custom(const CustomOpState& op, const CustomCall& call) {
   launch.arguments = arguments.data();
   launch.count = arguments.size();
   launch_kernel(call.device, op.kernel, launch, call.where);
+}
+
+void execute(const CustomOpState& op, const CustomCall& call) {
+  if (call.device.is_cpu()) op.cpu(call.real, CpuContext(), Inputs(call), Outputs(call));
+  else launch_custom(op, call);
 }
 
 }  // namespace reel::detail

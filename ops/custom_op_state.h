@@ -9,10 +9,22 @@
 
 namespace reel::detail {
 
+/// What has been done on each kind of device. A copy has done nothing.
+class DonePerDevice {
+ public:
+  DonePerDevice() = default;
+  DonePerDevice(const DonePerDevice&) {}
+  DonePerDevice& operator=(const DonePerDevice&) = delete;
+  std::atomic<bool>& operator[](Device device) { return done_[static_cast<int>(device.type)]; }
+
+ private:
+  std::atomic<bool> done_[2] = {false, false};
+};
+
 struct CustomOpState {
   const char* name;  // interned: the tape keeps it longer than the op may live
   bool check;
-  std::atomic<bool> checked[2] = {false, false};  // by DeviceType
+  DonePerDevice checked, written;  // the check of the first call; that a first run writes its outputs
 
   CpuLoop cpu;
   UserKernel kernel;
@@ -35,20 +47,24 @@ CustomCall custom_call(const CustomOpState& op, std::span<const CustomArgument> 
 void require_twin(const CustomOpState& op, Device device, SourceLocation where);
 
 /// Computes call.outputs, which are like `like` if no rule says otherwise, and gives the offsets of those that are Ragged.
-/// Unrecorded. `poison`: outputs are NaN before, so that what is not written shows.
-CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call, const Tensors& like, bool poison);
+/// Unrecorded. With call.verify, or if the op is checked and this is its first run, throws Error unless it writes them.
+CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call, const Tensors& like);
 
 /// compute(), put on the tape.
-CustomResults run(const std::shared_ptr<CustomOpState>& op, CustomCall call, const Tensors& like, bool poison = false);
+CustomResults run(const std::shared_ptr<CustomOpState>& op, CustomCall call, const Tensors& like);
 
-/// Launches the op's kernel on call's inputs and outputs, which are contiguous.
+/// The op's loop or kernel on call's inputs and outputs, which are contiguous.
+void execute(const CustomOpState& op, const CustomCall& call);
 void launch_custom(const CustomOpState& op, const CustomCall& call);
+/// The same. Throws Error if an element of an output is not written, or added to as if it were 0.
+void execute_verified(const CustomOpState& op, const CustomCall& call);
 
-/// The check of the first call: see CustomOp::check.
-void check_custom(const std::shared_ptr<CustomOpState>& op, const CustomCall& call);
+/// The check of the first call: see CustomOp::check. False: where it was called the op cannot be differentiated; to be
+/// looked at again.
+bool check_custom(const std::shared_ptr<CustomOpState>& op, const CustomCall& call);
 
 /// `op` on `device` as a function of its floating inputs on the CPU, at the other inputs and numbers of `call`: the floating
-/// outputs on the CPU, flat and one behind the other.
+/// outputs on the CPU, flat and one behind the other. Each run is verified.
 std::function<Tensor(const Tensors&)> joined_outputs(const std::shared_ptr<CustomOpState>& op, const CustomCall& call,
                                                      Device device);
 Tensors floating_of(const Tensors& tensors);

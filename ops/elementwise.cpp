@@ -36,7 +36,7 @@ Tensor complement(const Tensor& mask) {
 // --- where ------------------------------------------------------------------------------------------------------------
 
 Tensor side(const Arg& x, DType dtype, Device device) {
-  return x.is_tensor() ? cast(x.tensor(), dtype, x.where()) : full({}, x.scalar(), {.dtype = dtype, .device = device});
+  return x.is_tensor() ? cast(x.tensor(), dtype) : full({}, x.scalar(), {.dtype = dtype, .device = device});
 }
 
 Shape shape_of(const Arg& x) { return x.is_tensor() ? x.tensor().shape() : Shape(); }

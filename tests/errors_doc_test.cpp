@@ -5,13 +5,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <sstream>
 
 #include "reel/reel.h"
 #include "reel/tests/error_of.h"
+#include "reel/tests/page.h"
 
 namespace reel {
 namespace {
@@ -21,34 +23,6 @@ struct Example {
   void (*run)();
 };
 const std::vector<Example>& examples();
-
-std::string contents(const std::string& path) {
-  std::ifstream in(path);
-  EXPECT_TRUE(in) << path;
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-// What stands in `text` behind `begin` and before `end`, both of which come after `at`.
-std::string between(const std::string& text, const std::string& begin, const std::string& end, std::size_t at) {
-  const std::size_t first = text.find(begin, at);
-  if (at == text.npos || first == text.npos) return "nothing";
-  return text.substr(first + begin.size(), text.find(end, first + begin.size()) - first - begin.size());
-}
-
-// Three dots in `expected` stand for anything: addresses, bytes that other tests left.
-bool reads(const std::string& text, const std::string& expected) {
-  std::size_t at = 0, begin = 0;
-  for (;;) {
-    const std::size_t dots = expected.find("...", begin);
-    const std::string part = expected.substr(begin, dots == expected.npos ? dots : dots - begin);
-    const std::size_t found = dots == expected.npos ? text.size() - part.size() : text.find(part, at);
-    if (text.size() < part.size() || found == text.npos || found < at || (begin == 0 && found != 0)) return false;
-    if (text.compare(found, part.size(), part) != 0) return false;
-    if (dots == expected.npos) return true;
-    at = found + part.size();
-    begin = dots + 3;
-  }
-}
 
 // Without the indentation that a function's body has.
 std::string unindented(const std::string& code) {
@@ -96,11 +70,37 @@ INSTANTIATE_TEST_SUITE_P(All, ErrorsPage, testing::ValuesIn(examples()), [](cons
   return name;
 });
 
+constexpr const char* kOfNvrtc[] = {"A kernel that does not compile",
+                                    "A kernel with other parameters"};  // nvrtc_test.cpp
+
 TEST(ErrorsPageItself, HasNoOtherExamples) {
   const std::string page = contents(REEL_SOURCE_DIR "/docs/errors.md");
   std::size_t found = 0;
   for (std::size_t at = page.find("\n### "); at != page.npos; at = page.find("\n### ", at + 1)) ++found;
-  EXPECT_EQ(found, examples().size());
+  EXPECT_EQ(found, examples().size() + std::size(kOfNvrtc));
+  for (const char* title : kOfNvrtc) EXPECT_NE(page.find("\n### " + std::string(title) + "\n"), page.npos) << title;
+}
+
+// --- docs/custom-ops.md -------------------------------------------------------------------------------------------------
+
+TEST(CustomOpsPage, ShowsWhatAWrongGradientIsTold) {
+  const auto loop = []<class T>(const CpuContext&, Inputs in, Outputs out) {
+    const auto x = in.get<T>(0);
+    for (std::size_t i = 0; i < x.size(); ++i) out.get<T>(0)[i] = (1 - x[i] * x[i]) * std::exp(-x[i] * x[i] / 2);
+  };
+  const CustomOp ricker = CustomOp("ricker", true).cpu(loop).backprop([](const CustomBackward& g) {
+    const Tensor& x = g.in[0];
+    return Tensors{g.dy[0] * x * (3 - x * x) * exp(-x * x / 2)};  // the wrong sign
+  });
+  const std::string text = error_of([&] {
+#line 42 "my_program.cpp"
+    ricker(tensor({0.5, -1, 2}));
+  });
+#line 100 "errors_doc_test.cpp"
+  const std::string page = contents(REEL_SOURCE_DIR "/docs/custom-ops.md");
+  std::string expected = between(page, "```text\n", "\n```\n", page.find("A wrong sign is told like this"));
+  std::replace(expected.begin(), expected.end(), '\n', ' ');
+  EXPECT_TRUE(reads(text, expected)) << "the page says:\n" << expected << "\nthrown is:\n" << text;
 }
 
 // --- the examples -----------------------------------------------------------------------------------------------------
@@ -361,6 +361,54 @@ void cut_off() {
   nn::load(net, "digits.safetensors");
 }
 
+// An op without a loop
+void without_a_loop() {
+#line 1 "train.cpp"
+  CustomOp cube = CustomOp("cube").cuda("cube.cu", "cube<T>");
+  cube(ones({3}));
+}
+
+// A wrong gradient, at the first call
+void wrong_backprop() {
+#line 1 "train.cpp"
+  CustomOp cube = CustomOp("cube", true)
+                      .cpu([]<class T>(const CpuContext&, Inputs in, Outputs out) {
+                        for (int i = 0; i < 2; ++i)
+                          out.get<T>(0)[i] = in.get<T>(0)[i] * in.get<T>(0)[i] * in.get<T>(0)[i];
+                      })
+                      .backprop([](const CustomBackward& g) { return Tensors{g.dy[0] * g.in[0] * g.in[0]}; });
+  cube(tensor({1, 2}));
+}
+
+// An output that is not written
+void not_written() {
+#line 1 "train.cpp"
+  CustomOp copy = CustomOp("copy", true).cpu([]<class T>(const CpuContext&, Inputs in, Outputs out) {
+    for (int i = 1; i < 3; ++i) out.get<T>(0)[i] = in.get<T>(0)[i];
+  });
+  copy(ones({3}));
+}
+
+// A loop for another type
+void another_type() {
+#line 1 "train.cpp"
+  CustomOp copy = CustomOp("copy", false).cpu([](const CpuContext&, Inputs in, Outputs out) {
+    for (int i = 0; i < 3; ++i) out.get<float>(0)[i] = in.get<float>(0)[i];
+  });
+  copy(ones({3}, {.dtype = f64}));
+}
+
+// No gradient
+void no_backprop() {
+#line 1 "train.cpp"
+  CustomOp copy = CustomOp("copy", false).cpu([]<class T>(const CpuContext&, Inputs in, Outputs out) {
+    for (int i = 0; i < 3; ++i) out.get<T>(0)[i] = in.get<T>(0)[i];
+  });
+  Parameter w(ones({3}));
+  Tape tape;
+  tape.backward(sum(copy(w)));
+}
+
 // Options out of range
 void options() {
 #line 1 "train.cpp"
@@ -368,7 +416,7 @@ void options() {
   nn::Adam adam({w}, {.lr = 1e-3, .beta1 = 1});
 }
 
-#line 375 "errors_doc_test.cpp"
+#line 420 "errors_doc_test.cpp"
 
 const std::vector<Example>& examples() {
   static const std::vector<Example> all = {
@@ -403,6 +451,11 @@ const std::vector<Example>& examples() {
       {"Sequences of other lengths", other_lengths},
       {"A checkpoint of another model", other_model},
       {"A file that is cut off", cut_off},
+      {"An op without a loop", without_a_loop},
+      {"A wrong gradient, at the first call", wrong_backprop},
+      {"An output that is not written", not_written},
+      {"A loop for another type", another_type},
+      {"No gradient", no_backprop},
       {"Options out of range", options},
   };
   return all;

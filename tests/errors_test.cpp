@@ -224,6 +224,7 @@ TEST(UndefinedHandle, OfAParameterThrows) {
   expect_told("gradient", [&] { (void)w.gradient(); });
   expect_told("set_gradient", [&] { w.set_gradient(ones({1})); });
   expect_told("clear_gradient", [&] { w.clear_gradient(); });
+  expect_told("on_gradient", [&] { w.on_gradient({}); });
   expect_told("set_value", [&] { w.set_value(ones({1})); });
   expect_told("trainable", [&] { (void)w.trainable(); });
   expect_told("set_trainable", [&] { w.set_trainable(false); });
@@ -412,6 +413,36 @@ TEST(CheckFinite, TellsOpRangesIndexAndLineBackward) {
       << text;
   EXPECT_NE(text.find("errors_test.cpp:" + std::to_string(line) + ")"), std::string::npos) << text;
   expect_told("gradient", [&] { strict.gradient(y, vector({1, NAN, 1}), {x}); });
+}
+
+TEST(CheckFinite, AnInfinityThatWasGivenMayPass) {
+  const Tensor x = tensor({1, 2, 3, 4}, {2, 2}, {.dtype = f64});
+  const Tensor mask = x > 3, added = where(mask, -INFINITY, zeros_like(x));
+  Tape strict{{.check_finite = true}};
+  strict.watch(x);
+  for (const Tensor& scores : {where(mask, -INFINITY, x), x + added, pad(x, {{1, 0, 1}}, -INFINITY)}) {
+    const Tensor p = softmax(scores / 8, -1);
+    EXPECT_EQ(strict.gradient(sum(p * p), {x}, {.keep = true}).size(), 1u);
+    EXPECT_EQ(amax(scores, -1).size(), 2);
+  }
+  const int line = __LINE__ + 1;  // of what was given it makes a NaN
+  EXPECT_THROW_WITH(where(mask, -INFINITY, x) * (x - 4), Error, "mul: the result must be finite", "got nan",
+                    "from input 0 f64 [2, 2] in [-inf, 3]", here(line).c_str());
+}
+
+TEST(CheckFinite, NamesTheOpThatTheUserCalledNotItsParts) {
+  const Tensor x = vector({1, 0, NAN});
+  Tape strict{{.check_finite = true}};
+  strict.watch(x);
+  const int line = __LINE__ + 1;
+  EXPECT_THROW_WITH(where(x == 0, 1, x), Error, "where: the result must be finite", "got nan", here(line).c_str());
+  const Tensor y = vector({1, 0, 2});
+  strict.watch(y);
+  EXPECT_THROW_WITH(mean(y / y), Error, "div: the result must be finite");
+  const Tensor z = where(y == 0, 1, sqrt(y));
+  EXPECT_THROW_WITH(strict.gradient(sum(z), {y}), Error, "backward of sqrt (recorded at", "got nan at index [1]");
+  EXPECT_THROW_WITH(strict.gradient(sum(where(y > 0, y, 0)), full({}, NAN, {.dtype = f64}), {y}), Error,
+                    "gradient: dy must");
 }
 
 }  // namespace

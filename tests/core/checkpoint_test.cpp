@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include <cmath>
 #include <thread>
 
@@ -42,6 +44,26 @@ struct Net {
     return sum(y * y);
   }
 };
+
+TEST(Checkpoint, TakesAnyNumberOfInputs) {
+  const Tensor a = vector({1, 2}), b = vector({3}), c = vector({-1, 4}), d = vector({2});
+  const Ragged r = Ragged::from_lengths(vector({5, 6}), {1, 1});
+  const auto f = [](const Tensor& v, const Tensor& w, const Ragged& x, const Tensor& y, const Tensor& z) {
+    return sum(v * w * x.values() + y * z);
+  };
+  Tape tape;
+  for (const Tensor& x : {a, b, r.values(), c, d}) tape.watch(x);
+  const Tensors wanted{a, b, r.values(), c, d};
+  const Tensors plain = tape.gradient(f(a, b, r, c, d), wanted);
+  const Tensors again = tape.gradient(checkpoint(f, a, b, r, c, d), wanted);
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(values(again[i]), values(plain[i])) << i;
+  const auto no_result = [](const Tensor&, const Tensor&, const Tensor& x, const Tensor&) {
+    exp(x);
+    return Tensor();
+  };
+  EXPECT_THROW_WITH(checkpoint(no_result, a, b, c, d), Error, "checkpoint: f's results must be defined",
+                    "checkpoint_test.cpp:");
+}
 
 TEST(Checkpoint, GivesTheBitsOfThePlainCallDropoutIncluded) {
   Net net(1);
@@ -327,6 +349,38 @@ TEST(GradientHook, OfAParameterRunsWhenItsGradientIsComplete) {
   w.on_gradient({});
   tape.backward(w * 1);
   EXPECT_EQ(seen.size(), 2u);
+}
+
+TEST(GradientHook, OneThatThrowsLeavesEveryGradientAsItWas) {
+  Parameter a(vector({2})), b(vector({3})),
+      alone(vector({5}));  // two buffers: the hooks of one may run before the other's
+  flatten_parameters({a, b});
+  a.on_gradient([](Parameter& p) { p.set_gradient(p.gradient() * 100); });
+  const auto fails = [](Parameter&) { throw std::runtime_error("no"); };
+  const auto sweep = [&] {
+    Tape tape;
+    tape.backward(a * b * alone);
+  };
+  for (Parameter* last : {&b, &alone}) {
+    last->on_gradient(fails);
+    EXPECT_THROW(sweep(), std::runtime_error);
+    for (const Parameter& p : {a, b, alone}) EXPECT_FALSE(p.has_gradient());
+    last->on_gradient({});
+  }
+  sweep();
+  EXPECT_EQ(a.gradient().item(), 1500);
+  alone.clear_gradient();
+  b.on_gradient(fails);
+  EXPECT_THROW(sweep(), std::runtime_error);
+  EXPECT_EQ(a.gradient().item(), 1500);
+  EXPECT_EQ(b.gradient().item(), 10);
+  EXPECT_FALSE(alone.has_gradient());
+  b.on_gradient({});
+  a.on_gradient({});
+  sweep();  // on from there
+  EXPECT_EQ(a.gradient().item(), 1515);
+  EXPECT_EQ(b.gradient().item(), 20);
+  EXPECT_EQ(alone.gradient().item(), 6);
 }
 
 // --- several sweeps -------------------------------------------------------------------------------------------------------

@@ -36,6 +36,39 @@ TEST(Print, UsesExponentsForLargeSmallAndFarApartNumbers) {
   EXPECT_EQ(printed({1.123456789012e-9, 2.5}), "[1.12345679e-09 2.50000000e+00]");
 }
 
+TEST(Print, ExponentsHaveAsManyDigitsAsTheLongest) {
+  EXPECT_EQ(printed({0.5, 1e-300, -1}), "[ 5.e-001  1.e-300 -1.e+000]");
+  EXPECT_EQ(printed({3.4e38, 0.1, 2.5, 1e8, 1e-300}), "[3.4e+038 1.0e-001 2.5e+000 1.0e+008 1.0e-300]");
+  EXPECT_EQ(printed({NAN, 1e100, 1}), "[    nan 1.e+100 1.e+000]");
+}
+
+TEST(Print, SinglePrecisionHasLimitsAndDigitsOfItsOwn) {
+  EXPECT_EQ(printed({999999}, f32), "[999999.]");
+  EXPECT_EQ(printed({1e6}, f32), "[1.e+06]");
+  EXPECT_EQ(printed({1e7}), "[10000000.]");
+  EXPECT_EQ(printed({1e-4F}, f32), "[0.0001]");
+  EXPECT_EQ(printed({1e-4F}), "[9.99999975e-05]");
+  // Digits beyond those that tell numbers apart are the number's, not zeros.
+  EXPECT_EQ(printed({0, 0.3, 1e22, 16777216, 1}, f32),
+            "[0.0000000e+00 3.0000001e-01 9.9999998e+21 1.6777216e+07 1.0000000e+00]");
+  EXPECT_EQ(printed({-1.3896848e-05, 1.31091e-04, 17.050844, 2.2046293e-06}, f32),
+            "[-1.3896848e-05  1.3109100e-04  1.7050844e+01  2.2046293e-06]");
+}
+
+TEST(Print, BooleansAreAsWideAsFalse) {
+  EXPECT_EQ(printed({1, 1}, bool8), "[ True  True]");
+  EXPECT_EQ(printed({1, 0}, bool8), "[ True False]");
+  EXPECT_EQ(to_string(tensor({1}, {1, 1}, {.dtype = bool8})), "[[ True]]");
+}
+
+TEST(Print, LinesThatAreBrokenEndWithoutBlanks) {
+  EXPECT_EQ(printed({-0.718599031, -0.248303, 0.9533609, -0.417011, -0.23, 0.1916, 0.4821}),
+            "[-0.71859903 -0.248303    0.9533609  -0.417011   -0.23        0.1916\n  0.4821    ]");
+  EXPECT_EQ(to_string(tensor({-0.4524248, 0.564, -0.02, 0.4429, -0.41362349, 0.9849666, 0.289753256}, {1, 7},
+                             {.dtype = f64})),
+            "[[-0.4524248   0.564      -0.02        0.4429     -0.41362349  0.9849666\n   0.28975326]]");
+}
+
 TEST(Print, AlignsWhatIsNotFinite) {
   EXPECT_EQ(printed({NAN, -1e10, 0, INFINITY}), "[    nan -1.e+10  0.e+00     inf]");
   EXPECT_EQ(printed({NAN, -INFINITY}), "[ nan -inf]");

@@ -177,6 +177,39 @@ TEST(Trace, LiveTensorsShowWhatATapeHolds) {
   EXPECT_EQ(trace.live_tensors().find("tanh"), std::string::npos) << trace.live_tensors();
 }
 
+TEST(Trace, LiveTensorsOfATrainingStepAllHaveALine) {
+  Trace trace;
+  Parameter w(ones({100})), v(ones({100}));
+  flatten_parameters({w, v});
+  nn::Adam adam({w, v}, {.lr = 0.1});
+  const int line = __LINE__ + 3;
+  for (int step = 0; step < 2; ++step) {
+    Tape tape;
+    tape.backward(sum(w * v * v));
+    adam.step();
+  }
+  const std::string live = trace.live_tensors();
+  const std::string at = "trace_test.cpp:";
+  EXPECT_EQ(missing_words(live, {"backward", "Adam", "Parameter", (at + std::to_string(line)).c_str(),
+                                 (at + std::to_string(line + 1)).c_str()}),
+            "")
+      << live;
+  EXPECT_EQ(live.find("memory"), std::string::npos) << live;
+  std::istringstream rows(live);
+  std::string row;
+  std::getline(rows, row);  // the head
+  while (std::getline(rows, row)) EXPECT_NE(row.find(at), std::string::npos) << live;
+}
+
+TEST(Trace, LiveTensorsNameTheLineOfAParameter) {
+  Trace trace;
+  const Tensor x = ones({1000});
+  const int line = __LINE__ + 1;
+  const Parameter w(x);
+  EXPECT_NE(trace.live_tensors().find("Parameter  trace_test.cpp:" + std::to_string(line)), std::string::npos)
+      << trace.live_tensors();
+}
+
 TEST(Trace, ChromeFileIsJsonWithEveryEvent) {
   const Tensor x = ones({2});
   Trace trace;

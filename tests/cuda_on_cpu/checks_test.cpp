@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "reel/core/error.h"
+#include "reel/core/parameter.h"
 #include "reel/core/tape.h"
 #include "reel/core/trace.h"
 #include "reel/ops/arithmetic.h"
@@ -14,11 +15,13 @@
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/distributions.h"
+#include "reel/ops/elementwise.h"
 #include "reel/ops/gradcheck.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
 #include "reel/ops/unary.h"
+#include "reel/tests/cuda_on_cpu/executor.h"
 #include "reel/tests/expect.h"
 
 namespace reel {
@@ -57,6 +60,70 @@ TEST(ChecksOnCuda, CompareBackendsNamesAResultThatCameBack) {
       compare_backends([](const Tensor& t) { return to(exp(t), Device::cpu()); }, {zeros({3})});
   EXPECT_FALSE(report);
   EXPECT_NE(report.worst.find("must be on cuda:0, got cpu"), std::string::npos) << report;
+}
+
+// --- check_finite: nothing waits for the GPU but the end of a sweep ---------------------------------------------------------
+
+TEST(CheckFiniteOnCuda, AStepWithoutOneWaitsOnce) {
+  const Tensor x = full({40}, 0.5, kOnGpu);
+  Tape strict{{.check_finite = true}};
+  strict.watch(x);
+  const std::int64_t before = cuda_on_cpu::waits();
+  const Tensor y = sum(tanh(x * x) + exp(x));
+  EXPECT_EQ(cuda_on_cpu::waits(), before);
+  const Tensor dx = strict.gradient(y, {x})[0];
+  EXPECT_EQ(cuda_on_cpu::waits(), before + 1);
+  EXPECT_NEAR(dx.to_vector<double>()[0], std::exp(0.5) + 1 - std::pow(std::tanh(0.25), 2), 1e-12);
+}
+
+TEST(CheckFiniteOnCuda, TheSweepNamesTheFirstOpOfTheForward) {
+  const Tensor x = to(tensor({1, 0, 2}, {.dtype = f64}), Device::cuda()), scale = full({3}, 1, kOnGpu);
+  Tape strict{{.check_finite = true}};
+  strict.watch(x);
+  const std::string line = "checks_test.cpp:" + std::to_string(__LINE__ + 1) + ")";
+  const Tensor y = sum(exp(log(x * scale)) / x);
+  EXPECT_THROW_WITH(strict.gradient(y, {x}), Error, "log: the result must be finite", "got -inf at index [1] of [3]",
+                    "from input 0 f64 [3] in [0, 2]", line.c_str());
+  const Tensor z = sum(x * 2);  // what was told is told no more
+  EXPECT_EQ(strict.gradient(z, {x})[0].to_vector<double>(), (std::vector<double>{2, 2, 2}));
+}
+
+TEST(CheckFiniteOnCuda, TheSweepNamesTheFirstOpOfTheBackward) {
+  for (const DType dtype : {f32, f64}) {
+    const Tensor x = to(tensor({4, 0, 1}, {.dtype = dtype}), Device::cuda());
+    Tape strict{{.check_finite = true}};
+    strict.watch(x);
+    const Tensor y = sum(sqrt(x * 1));
+    EXPECT_THROW_WITH(strict.gradient(y, {x}), Error, "backward of sqrt (recorded at",
+                      "checks_test.cpp:", "the gradient of input 0 must be finite", "got inf at index [1] of [3]",
+                      "saved ");
+  }
+  Parameter w(full({3}, 0, kOnGpu));
+  Tape strict{{.check_finite = true}};
+  EXPECT_THROW_WITH(strict.backward(sum(sqrt(w))), Error, "backward of sqrt");
+  EXPECT_FALSE(w.has_gradient());
+}
+
+TEST(CheckFiniteOnCuda, AnInfinityThatWasGivenMayPassAndWhatFollowsIsFound) {
+  const Tensor x = to(tensor({1, 2, 3, 4}, {2, 2}, {.dtype = f64}), Device::cuda());
+  Tape strict{{.check_finite = true}};
+  strict.watch(x);
+  const Tensor p = softmax(where(x > 3, -INFINITY, x) / 2, -1);
+  EXPECT_EQ(strict.gradient(sum(p * p), {x}).size(), 1u);
+  const Tensor q = sum(log(where(x > 3, -INFINITY, x)));
+  EXPECT_THROW_WITH(strict.gradient(q, {x}), Error, "log: the result must be finite", "got nan");
+}
+
+TEST(CheckFiniteOnCuda, NothingStaysWhenTheTapeEnds) {
+  const Tensor x = full({3}, 0, kOnGpu);
+  {
+    Tape strict{{.check_finite = true}};
+    strict.watch(x);
+    log(x);
+  }
+  Tape strict{{.check_finite = true}};
+  strict.watch(x);
+  EXPECT_EQ(strict.gradient(sum(x * 3), {x})[0].to_vector<double>()[0], 3);
 }
 
 TEST(ArithmeticOnCuda, ANumberInATensorOnTheCpuGoesWhereTheOtherOperandIs) {

@@ -22,6 +22,8 @@ void set_schedule(Schedule schedule, std::uint64_t seed = 1);
 
 /// How often one fiber has given way to another.
 std::uint64_t switches();
+/// How often the host has waited for a stream.
+std::int64_t waits();
 
 // --- memory ---------------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,9 @@
 #include <iterator>
 
 #include "reel/backends/cuda/kernel_cache.h"
+#include "reel/tests/error_of.h"
 #include "reel/tests/expect.h"
+#include "reel/tests/page.h"
 
 namespace reel::cuda {
 namespace {
@@ -131,6 +133,29 @@ TEST_F(NvrtcTest, AnErrorGivesFileLineAndTheCompilersLog) {
                                     kHopper, kHere),
                     Error, "my_op: kernel bad must compile with NVRTC ", "sm_90", "my_kernels.cu(3): error:", "unknown",
                     "user.cpp:7");
+}
+
+TEST_F(NvrtcTest, ThePagesShowWhatIsThrown) {
+  const auto expect_shown = [](const KernelSource& s, const std::string& page, std::size_t at) {
+    const std::string text = error_of([&] { compiled_kernel(s, kHopper, kHere); });
+    const std::string expected = between(page, "```text\n", "\n```\n", at);
+    EXPECT_TRUE(reads(text, expected)) << "the page says:\n" << expected << "\nthrown is:\n" << text;
+  };
+  const std::string errors = contents(REEL_SOURCE_DIR "/docs/errors.md");
+  const std::pair<const char*, const char*> examples[] = {
+      {"A kernel that does not compile", "long long, const float*, float*"},
+      {"A kernel with other parameters", "long long, const float*, const float*, float*"}};
+  for (const auto& [title, parameters] : examples) {
+    const std::size_t at = errors.find("\n### " + std::string(title) + "\n");
+    KernelSource s = source(between(errors, "```cuda\n", "```\n", at), "scale<float>", parameters);
+    s.op = "scale";
+    s.file = "scale.cu";
+    expect_shown(s, errors, at);
+  }
+  const std::string custom = contents(REEL_SOURCE_DIR "/docs/custom-ops.md");
+  KernelSource s = source("\n\n__global__ void bad(long long n) { unknown(n); }", "bad", "long long");
+  s.file = "/home/me/my_kernels.cu";
+  expect_shown(s, custom, custom.find("An error in a kernel reads like"));
 }
 
 TEST_F(NvrtcTest, ParametersThatTheLaunchDoesNotPassAreRefused) {

@@ -42,6 +42,7 @@ char* arena = nullptr;  // also for the signal handler
 
 struct Device {
   std::mutex mutex;
+  std::int64_t waits = 0;                          // of the host
   std::size_t used = 0;                            // of the arena; its pages beyond were never touched
   std::map<std::size_t, std::vector<char*>> free;  // by size
   std::map<const char*, std::size_t> blocks;       // live ones: size as asked for
@@ -163,6 +164,7 @@ void set_guard(bool on) {
 
 void set_capacity(std::size_t bytes) { device().capacity = bytes; }
 void set_device_count(int count) { device().count = count; }
+std::int64_t waits() { return device().waits; }
 
 Inventory inventory() {
   Device& d = device();
@@ -251,6 +253,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   REEL_INJECT();
+  ++device().waits;
   arrive(*stream);
   return cudaSuccess;
 }

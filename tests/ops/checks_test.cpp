@@ -41,6 +41,8 @@ void expect_words(const Report& report, std::initializer_list<const char*> words
   EXPECT_EQ(missing_words(text_of(report), words), "") << "are missing in: " << report;
 }
 
+Tensor mul(const Tensor& a, const Tensor& b) { return a * b; }
+
 // x^3 with a callback that is `factor` times what it should be.
 Tensor cube(const Tensor& x, double factor) {
   const Tensor y = untaped([&] { return x * x * x; });
@@ -97,6 +99,70 @@ TEST(Gradcheck, ReportsKinksAndAcceptsAnySlopeBetween) {
   EXPECT_EQ(report.kinks, 1);
   expect_words(report,
                {"passed", "1 has no derivative: first derivative, input 0 at [1]: analytic 0", "a kink with slopes"});
+}
+
+TEST(Gradcheck, SecondDerivativesAtAKinkAreThoseOfOneSide) {
+  const auto with_kink = [](const Tensor& x) { return relu(x) * x * x + relu(x); };
+  for (const auto& f : {gradcheck([](const Tensor& x) { return relu(x); }, {vector({-1, 0, 2})}),
+                        gradcheck([](const Tensor& x) { return abs(x) * exp(x); }, {vector({0, 1})}),
+                        gradcheck(with_kink, {vector({-1, 0, 1e-7, -3e-6, 2})})}) {
+    EXPECT_TRUE(f) << f;
+    EXPECT_GE(f.kinks, 1);
+  }
+  const GradcheckReport twice = gradcheck([](const Tensor& x) { return relu(x); }, {vector({-1, 0, 2})});
+  EXPECT_EQ(twice.checks, 6);
+  EXPECT_EQ(twice.kinks, 2);  // the first derivative's and the second's
+  // relu, whose gradient says that its own slope is 1.
+  const auto wrong = [](const Tensor& x) {
+    const Tensor y = untaped([&] { return relu(x); });
+    return record("relu", {x}, y,
+                  [x](const Tensor& dy) { return dy * cast(x > 0, f64) + dy * (x - stop_gradient(x)); });
+  };
+  expect_words(gradcheck(wrong, {vector({0})}), {"failed: 1 of 2", "second derivative, input 0 at [0]",
+                                                 "a kink: the gradient jumps, with slopes 0 and 0"});
+}
+
+TEST(Gradcheck, AJumpOfTheSecondDerivativeIsNoErrorOfTheFirst) {
+  const GradcheckReport report =
+      gradcheck([](const Tensor& x) { return square(relu(x)); }, {zeros({40}, kDouble)}, {.order = 1});
+  EXPECT_TRUE(report) << report;
+  EXPECT_EQ(report.kinks, 0);
+  EXPECT_TRUE(gradcheck([](const Tensor& x) { return square(relu(x)); }, {vector({-1, 0, 2})}));
+}
+
+TEST(Gradcheck, TakesFunctionsOfAnyNumberOfTensors) {
+  const Tensor x = vector({1, 2}), y = vector({3, -1});
+  const auto any = [](const auto&... xs) { return (xs * ...); };
+  EXPECT_TRUE(gradcheck(any, {x}));
+  EXPECT_EQ(gradcheck(any, {x, y, x}).checks, 12);
+  const auto binary = [](const auto&... xs) { return mul(xs...); };  // for two alone
+  EXPECT_EQ(gradcheck([](const auto& a, const auto& b) { return a * b; }, {x, y}).checks, 8);
+  EXPECT_EQ(gradcheck(binary, std::tuple(x, y)).checks, 8);
+  const auto six = [](const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d, const Tensor& e,
+                      const Tensor& f) { return a * b + c * d + e * f; };
+  EXPECT_TRUE(gradcheck(six, {x, y, x, y, x, y}, {.order = 1}));
+  EXPECT_THROW_WITH(gradcheck(six, {x, y}), Error, "gradcheck: f must take as many tensors as there are inputs",
+                    "got 2 inputs", "checks_test.cpp:");
+  EXPECT_THROW_WITH(adjoint_check([](const Tensor& a) { return a; }, {x, y}), Error, "adjoint_check: f must take");
+  EXPECT_THROW_WITH(compare_backends([](const Tensor& a) { return a; }, {}, CompareOptions{.device = Device::cpu()}),
+                    Error, "compare_backends: f must take", "got 0 inputs");
+  EXPECT_THROW_WITH(gradcheck([](const Tensor& a) { return a; }, {}), Error, "gradcheck: f must take", "got 0 inputs");
+}
+
+TEST(Gradcheck, CountsWhereTheFunctionItselfIsNotThere) {
+  const GradcheckReport edge = gradcheck([](const Tensor& x) { return log(x); }, {vector({0})}, {.order = 1});
+  EXPECT_FALSE(edge);
+  EXPECT_EQ(edge.holes, 1);
+  const auto step = [](const Tensor& x) {
+    return record("step", {x}, untaped([&] { return cast(x > 0, f64); }), [](const Tensor& dy) { return 0 * dy; });
+  };
+  EXPECT_EQ(gradcheck(step, {vector({0, 1})}, {.order = 1}).holes, 1);
+  const auto sign = [](const Tensor& x) {  // 0 at 0, where differences to both sides are alike
+    return record("sign", {x}, untaped([&] { return cast(x > 0, f64) - cast(x < 0, f64); }),
+                  [](const Tensor& dy) { return 0 * dy; });
+  };
+  EXPECT_EQ(gradcheck(sign, {vector({0, 1})}, {.order = 1}).holes, 1);
+  EXPECT_EQ(gradcheck([](const Tensor& x) { return cube(x, 2); }, {vector({1, 3})}).holes, 0);
 }
 
 TEST(Gradcheck, RefusesASlopeThatIsNotBetween) {
