@@ -90,11 +90,12 @@ Outputs forward(const Pass& pass, const Inputs& in, Kept* kept) {
   const Tensor saved = like(x, room, gates), back = like(x, keeps_back ? total : pass.steps.max_length(), gates);
   const Tensor states = keeps_c ? like(x, total, hidden) : out.c;
   const void* bias = pass.is_gru() && in[kBiasHh].defined() ? in[kBiasHh].array().data : nullptr;
+  const Tensor weight = packed(transpose(in[kWeightHh]));  // once for all steps
 
   for (std::int64_t i = 0; i < pass.steps.count(); ++i) {
     const std::int64_t t = pass.at(i), begin = pass.begin(t), n = pass.rows(t);
     const Array h = rows_of(out.h, 0, n), y = rows_of(out.y, begin, n), r = rows_of(back, keeps_back ? begin : 0, n);
-    multiply(h, false, in[kWeightHh].array(), true, r, false, bias);
+    multiply(h, false, weight.array(), false, r, false, bias);
     const Array gate = rows_of(saved, kept != nullptr ? begin : 0, n);
     if (pass.is_lstm()) {
       const Array before = rows_of(out.c, 0, n), after = rows_of(states, keeps_c ? begin : 0, n);

@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kSegmentLeaves = 16;  // 2^k: a segment, which may be a task of its own, is a subtree
 constexpr int64_t kBlock = 32;          // rows gathered side by side: they may share cache lines
 constexpr int64_t kPad = 16;            // elements between gathered rows, lest they all fall into one set of the cache
+constexpr int64_t kAhead = 4096;        // bytes: rows shorter than that are asked for so far ahead
 
 /// Room for the partial result of any op and dtype.
 struct alignas(64) Slot {
@@ -179,8 +180,12 @@ class Rows {
     if (dense && segments_ == 1) {
       parallel_for(r_.outputs, max<int64_t>(1, kGrain / r_.count), [this](int64_t begin, int64_t end) {
         Cursor<1> cursor(r_.kept, r_.kept.rank, begin);
+        const int64_t bytes = r_.count * size_;
         for (int64_t row = begin; row < end; ++row, cursor.next()) {
-          kernels_.row(at(cursor.offsets[0]), r_.count, divisor_, y(row));
+          const char* const from = at(cursor.offsets[0]);
+          // Between short rows there is so much to do that the machine does not see far enough by itself.
+          for (int64_t i = 0; i < bytes && bytes < kAhead; i += 64) __builtin_prefetch(from + kAhead + i);
+          kernels_.row(from, r_.count, divisor_, y(row));
         }
       });
       return;

@@ -1,15 +1,13 @@
 #include "reel/backends/cpu/run_elements.h"
 
-#include <immintrin.h>
-
 #include "reel/backends/cpu/move_run.h"
+#include "reel/backends/cpu/stream.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
-constexpr int64_t kBuffer = 512;            // elements: three buffers stay in the first-level cache
-constexpr int64_t kStreamBytes = 16 << 20;  // a result of this size is not in the cache when it is read next
+constexpr int64_t kBuffer = 512;  // elements: three buffers stay in the first-level cache
 
 /// An operand within one run. Where the loop at hand cannot take its stride, its elements go through the buffer.
 struct Side {
@@ -30,17 +28,10 @@ struct Side {
   }
 };
 
-/// Writes past the caches: the old contents of y, which an ordinary store would fetch first, are not read at all.
-void stream(const char* from, char* y, int64_t bytes) {
+void stream_bytes(const char* from, char* y, int64_t bytes) {
   int64_t i = 0;
-  for (; i + 64 <= bytes; i += 64) {
-#if defined(__AVX512F__)
-    _mm512_stream_si512(reinterpret_cast<__m512i*>(y + i), _mm512_load_si512(from + i));
-#else
-    for (int64_t k = i; k < i + 64; k += 16) {
-      _mm_stream_si128(reinterpret_cast<__m128i*>(y + k), _mm_load_si128(reinterpret_cast<const __m128i*>(from + k)));
-    }
-#endif
+  for (; i + kVectorBytes <= bytes; i += kVectorBytes) {
+    stream(reinterpret_cast<float*>(y + i), Vec<float>::load(reinterpret_cast<const float*>(from + i)));
   }
   __builtin_memcpy(y + i, from + i, static_cast<std::size_t>(bytes - i));
 }
@@ -76,13 +67,12 @@ void run_repeated(const Nest<3>& nest, const void* row, int64_t size, Apply appl
 
 void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int64_t step_b, void* y, int64_t step_y,
                      int64_t count) {
-  const bool streams =
-      count * step_y >= kStreamBytes && y != a && y != b && reinterpret_cast<std::uintptr_t>(y) % 64 == 0;
+  const bool past_caches = y != a && y != b && streams(y, count * step_y);
   parallel_for(count, even_chunk(count), [=](int64_t begin, int64_t end) {
     const char* from_a = static_cast<const char*>(a) + begin * step_a;
     const char* from_b = static_cast<const char*>(b) + begin * step_b;
     char* to = static_cast<char*>(y) + begin * step_y;
-    if (!streams) {
+    if (!past_caches) {
       run(from_a, from_b, to, end - begin);
       return;
     }
@@ -90,7 +80,7 @@ void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int6
     for (int64_t i = 0; i < end - begin; i += kBuffer) {
       const int64_t n = min(kBuffer, end - begin - i);
       run(from_a + i * step_a, from_b + i * step_b, buffer, n);
-      stream(buffer, to + i * step_y, n * step_y);
+      stream_bytes(buffer, to + i * step_y, n * step_y);
     }
     _mm_sfence();
   });

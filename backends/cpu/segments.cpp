@@ -7,11 +7,14 @@
 #include "reel/backends/cpu/segments.h"
 
 #include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/stream.h"
 #include "reel/backends/cpu/vector_loops.h"
 #include "reel/core/scratch.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
+
+constexpr int64_t kAhead = 2048;  // bytes: memory is asked for so far ahead of a sum
 
 template <class T>
 REEL_INLINE T* row_of(const Array& array, int64_t row) {
@@ -31,7 +34,11 @@ void sum_rows(const T* x, int64_t rows, int64_t width, int64_t begin, int64_t en
     const auto sum = pairwise(0, rows, kLeafRows, [=](int64_t row, int64_t last) {
       Pack<T, K> acc = Pack<T, K>::broadcast(0);
       for (const T* p = x + row * width + j; row < last; ++row, p += width) {
-        for (int k = 0; k < K; ++k) acc.v[k] = acc.v[k] + lanes.load(p + k * Vec<T>::width);
+        for (int k = 0; k < K; ++k) {
+          const T* const at = p + k * Vec<T>::width;
+          acc.v[k] = acc.v[k] + lanes.load(at);
+          __builtin_prefetch(reinterpret_cast<const char*>(at) + kAhead);
+        }
       }
       return acc;
     });
@@ -229,11 +236,45 @@ void CpuOps::segment_reduce(ReduceOp op, const Array& x, const Segments& segment
 
 // --- gradients ---------------------------------------------------------------------------------------------------------
 
+namespace {
+
+/// Writes [total, width] arrays row by row, past the caches where that pays: rows are whole vectors then.
+template <class T>
+class RowWriter {
+ public:
+  explicit RowWriter(const Array& y)
+      : width_(y.shape.back()),
+        past_caches_(width_ % Vec<T>::width == 0 && streams(y.data, y.size * static_cast<int64_t>(sizeof(T)))) {}
+
+  /// row(k) [K vectors] for columns j, .. of `rows` rows from y on.
+  template <int K, class Lanes, class F>
+  REEL_INLINE void write(Lanes lanes, T* y, int64_t rows, F row) const {
+    for (int64_t r = 0; r < rows; ++r, y += width_) {
+      const Pack<T, K> value = row(r);
+      if (past_caches_) {
+        for (int k = 0; k < K; ++k) stream(y + k * Vec<T>::width, value.v[k]);
+      } else {
+        value.store(lanes, y);
+      }
+    }
+  }
+  REEL_INLINE void finish() const {
+    if (past_caches_) _mm_sfence();
+  }
+
+ private:
+  int64_t width_;
+  bool past_caches_;
+};
+
+}  // namespace
+
 void CpuOps::segment_broadcast(const Array& x, const Segments& segments, bool mean, const Array& y) {
   const int64_t width = y.shape.back();
   if (y.size == 0) return;
   dispatch_floating(x.dtype, [&]<class T>() {
-    for_each_row_run(segments, width, kGrain, [&](int64_t s, int64_t first, int64_t last) {
+    const RowWriter<T> writer(y);
+    const auto broadcast = [&](int64_t s, int64_t first, int64_t last) {
       const T* const from = row_of<T>(x, s);
       T* const to = row_of<T>(y, first);
       const int64_t rows = last - first;
@@ -246,12 +287,10 @@ void CpuOps::segment_broadcast(const Array& x, const Segments& segments, bool me
       for_each_column_block<T>(0, width, [=]<int K>(auto lanes, int64_t j) {
         Pack<T, K> value;
         for (int k = 0; k < K; ++k) value.v[k] = lanes.load(from + j + k * Vec<T>::width) / Vec<T>::broadcast(length);
-        T* p = to + j;
-        for (int64_t r = 0; r < rows; ++r, p += width) {
-          for (int k = 0; k < K; ++k) lanes.store(p + k * Vec<T>::width, value.v[k]);
-        }
+        writer.template write<K>(lanes, to + j, rows, [&](int64_t) { return value; });
       });
-    });
+    };
+    for_each_row_run(segments, width, kGrain, broadcast, [=] { writer.finish(); });
   });
 }
 
@@ -259,17 +298,37 @@ void CpuOps::segment_select_backward(const Array& dy, const Array& which, const 
   const int64_t width = dx.shape.back();
   if (dx.size == 0) return;
   dispatch_floating(dy.dtype, [&]<class T>() {
-    for_each_row_run(segments, width, kGrain, [&](int64_t s, int64_t first, int64_t last) {
-      T* const rows = row_of<T>(dx, first);
-      __builtin_memset(rows, 0, static_cast<std::size_t>((last - first) * width) * sizeof(T));
+    const RowWriter<T> writer(dx);
+    const auto select = [&](int64_t s, int64_t first, int64_t last) {
+      T* const to = row_of<T>(dx, first);
       const T* const grad = row_of<T>(dy, s);
       const int64_t* const number = row_of<int64_t>(which, s);
-      const int64_t before = first - segments.offsets[s];  // rows of the segment before this run
-      for (int64_t j = 0; j < width; ++j) {
-        const int64_t row = number[j] - before;
-        if (row >= 0 && row < last - first) rows[row * width + j] = grad[j];
+      const int64_t rows = last - first, before = first - segments.offsets[s];  // rows of the segment before this run
+      if (width == 1) {
+        for (int64_t r = 0; r < rows; ++r) to[r] = 0;
+        if (*number >= before && *number < before + rows) to[*number - before] = *grad;
+        return;
       }
-    });
+      for_each_column_block<T>(0, width, [=]<int K>(auto lanes, int64_t j) {
+        const Vec<T> zero = Vec<T>::zero();
+        Pack<T, K> value, chosen;  // chosen: rows of this run, which are few enough for T, or others
+        for (int k = 0; k < K; ++k) {
+          T rows_of_lanes[Vec<T>::width] = {};
+          const int64_t column = j + k * Vec<T>::width;
+          for (int64_t i = 0; i < min<int64_t>(Vec<T>::width, width - column); ++i)
+            rows_of_lanes[i] = static_cast<T>(number[column + i] - before);
+          chosen.v[k] = Vec<T>::load(rows_of_lanes);
+          value.v[k] = lanes.load(grad + column);
+        }
+        writer.template write<K>(lanes, to + j, rows, [&](int64_t r) {
+          const Vec<T> row = Vec<T>::broadcast(static_cast<T>(r));
+          Pack<T, K> picked;
+          for (int k = 0; k < K; ++k) picked.v[k] = {chosen.v[k].raw == row.raw ? value.v[k].raw : zero.raw};
+          return picked;
+        });
+      });
+    };
+    for_each_row_run(segments, width, kGrain, select, [=] { writer.finish(); });
   });
 }
 

@@ -57,9 +57,9 @@ REEL_INLINE void for_each_segment(const Segments& segments, int64_t width, int64
 }
 
 /// f(s, first, last) for runs of rows of one segment that together are all rows, in parallel, about `grain` elements to a
-/// task. For work whose result does not depend on where a segment is cut.
-template <class F>
-REEL_INLINE void for_each_row_run(const Segments& segments, int64_t width, int64_t grain, F f) {
+/// task, and finish() at a task's end. For work whose result does not depend on where a segment is cut.
+template <class F, class Finish>
+REEL_INLINE void for_each_row_run(const Segments& segments, int64_t width, int64_t grain, F f, Finish finish) {
   parallel_for(segments.total, max<int64_t>(1, grain / max<int64_t>(1, width)), [&](int64_t begin, int64_t end) {
     int64_t s = segment_of_row(segments, begin);
     while (begin < end) {
@@ -68,7 +68,12 @@ REEL_INLINE void for_each_row_run(const Segments& segments, int64_t width, int64
       f(s, begin, last);
       begin = last;
     }
+    finish();
   });
+}
+template <class F>
+REEL_INLINE void for_each_row_run(const Segments& segments, int64_t width, int64_t grain, F f) {
+  for_each_row_run(segments, width, grain, f, [] {});
 }
 
 // --- long segments -----------------------------------------------------------------------------------------------------

@@ -111,10 +111,14 @@ __attribute__((noinline)) void log_sum_exp_rows(const T* x, int64_t rows, int64_
 template <class T>
 REEL_INLINE void softmax_backward_row(const T* y, const T* dy, T* dx, int64_t n, T rate) {
   const Vec<T> vrate = Vec<T>::broadcast(rate);
-  const T dot =
-      sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) { return fma(lanes.load(y + i), lanes.load(dy + i), acc); });
+  const T dot = sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) {
+    prefetch_next_row(y + i, n);
+    prefetch_next_row(dy + i, n);
+    return fma(lanes.load(y + i), lanes.load(dy + i), acc);
+  });
   const Vec<T> vdot = Vec<T>::broadcast(dot);
   for_each_vector<T>(0, n, [=](auto lanes, int64_t i) {
+    prefetch_next_row(dx + i, n);
     lanes.store(dx + i, lanes.load(y + i) * (lanes.load(dy + i) - vdot) * vrate);
   });
 }

@@ -45,14 +45,16 @@ REEL_SCALAR T silu(T x) {
   return x > limit ? x : product;
 }
 
-/// s (1 + x (1 - s)) for s = sigmoid(x).
+/// s (1 + x (1 - s)) for s = sigmoid(x), both s and 1 - s from one e^-|x|.
 template <class T>
 REEL_SCALAR T silu_derivative(T x) {
   constexpr T limit = sizeof(T) == 4 ? T(150) : T(1000);  // 0 and 1 from there on, also at the infinities
   T b = x > limit ? limit : x;
   b = b < -limit ? -limit : b;
-  const T s = sigmoid(b);
-  return s * fma(b, sigmoid(-b), T(1));
+  const T e = exp(-abs(b));
+  const T larger = T(1) / (T(1) + e), smaller = e * larger;
+  const bool left = b < T(0);
+  return (left ? smaller : larger) * fma(b, left ? larger : smaller, T(1));
 }
 
 /// x / 2 (1 + tanh(v / 2)) = x sigmoid(v) with v = 2 sqrt(2 / pi) (x + 0.044715 x^3), with relative accuracy in the

@@ -3,8 +3,8 @@
 #include "reel/core/scalar/exp.h"
 #include "reel/core/scalar/log.h"
 
-/// Functions of the normal distribution and its tails: erf, erfc, gelu, log_ndtr. For f32 they are computed in f64 with
-/// short polynomials: shorter and more accurate than f32 with compensated steps.
+/// Functions of the normal distribution and its tails: erf, erfc, gelu, log_ndtr. Of f32, erf and gelu are computed in f32,
+/// with steps that keep their rounding errors; the others in f64 with short polynomials.
 namespace reel::scalar {
 
 /// A number in two parts, the second smaller than an ULP of the first.
@@ -156,34 +156,98 @@ REEL_SCALAR double erf(double x) {
 /// erf'(x) = 2 / sqrt(pi) exp(-x^2).
 template <class T>
 REEL_SCALAR T erf_derivative(T x) {
-  const double a = static_cast<double>(x) > 30.0 ? 30.0 : static_cast<double>(x);
-  const double b = a < -30.0 ? -30.0 : a;
-  const TwoPart square = negative_square(b, 1.0);
-  return static_cast<T>(Exponential<double>(square.high, square.low).times(1.1283791670955126));
+  constexpr double limit = sizeof(T) == 4 ? 15.0 : 30.0;
+  double a = abs(static_cast<double>(x));
+  a = a > limit ? limit : a;
+  const TwoPart square = negative_square(a, 1.0);
+  return static_cast<T>(Exponential<T>(square.high, square.low).times(1.1283791670955126));
+}
+
+/// exp(-a^2 / 2) = 2^n (1 + h + u) for 0 <= a <= 15, with h = r = -a^2 / 2 - n ln 2 and u = exp(r) - 1 - r; `power` is
+/// 2^(n + 64), since 2^n alone may not be normal. Works on -2 r, whose polynomial has the coefficients of
+/// expm1_polynomial times powers of -1/2.
+struct NormalExponential {
+  float h, u, power;
+
+  REEL_SCALAR explicit NormalExponential(float a) {
+    constexpr float shift = Format<float>::kRound + 127 + 64;  // leaves the bits of 2^(n + 64)'s exponent
+    const float square = a * a;
+    const float shifted = fma(square, -0.72134752f, shift);
+    const float n = shifted - shift;
+    const float rest = fma(n, 2 * ln2_low<float>(), product_tail(a, a, square));
+    const float z = fma(n, 2 * ln2_high<float>(), square) + rest;
+    const float q = polynomial(z, 0.125f, -0.0208331475f, 0.00260415350f, -0.00026153025f, 0.0000217747141f);
+    h = -0.5f * z;
+    u = z * z * q;
+    power = from_bits<float>(to_bits(shifted) << Format<float>::kMantissa);
+  }
+};
+
+/// R(a) = Q(s) / (a + 9/4) in f32, for s = a / (a + 9/4) and a <= 15; Q(s) = first + (s - center) inner(s), degree 10, error
+/// 2^-27.4.
+struct TailRatioF32 {
+  static constexpr float offset = 2.25f, center = 0.609375f, first = 0.611011863f;
+  REEL_SCALAR static float inner(float v) {
+    return polynomial(v, -0.695659757f, 0.379284948f, 0.129452199f, -0.249820814f, -0.099516362f, 0.192040548f,
+                      0.16376248f, -0.100941613f, -0.213196337f, -0.0945756361f);
+  }
+};
+
+/// |x|, or 15 where that is less or x is NaN. By bits: a choice between numbers would be carried into all that follows.
+REEL_SCALAR float normal_magnitude(float x) {
+  const Bits<float> bits = to_bits(abs(x)), limit = to_bits(15.0f);
+  return from_bits<float>(bits < limit ? bits : limit);
 }
 
 /// x Phi(x) = max(x, 0) - |x| Phi(-|x|), with relative accuracy in the left tail, down to the denormals.
-template <class T>
-REEL_SCALAR T gelu(T x) {
-  constexpr double limit = sizeof(T) == 4 ? 15.0 : 39.0;  // the tail is 0 from there on
-  const double wide = static_cast<double>(x);
-  double a = abs(wide);
-  a = a > limit ? limit : a;
+REEL_SCALAR double gelu(double x) {
+  double a = abs(x);
+  a = a > 39.0 ? 39.0 : a;  // the tail is 0 from there on
   const TwoPart square = negative_square(a, 0.5);
-  const double tail = Exponential<T>(square.high, square.low).times(product(a, TailRatio<T>::of(a)));
-  return static_cast<T>((wide <= 0.0 ? 0.0 : wide) - tail);
+  const double tail = Exponential<double>(square.high, square.low).times(product(a, TailRatio<double>::of(a)));
+  return (x <= 0.0 ? 0.0 : x) - tail;
+}
+
+/// f32: the tail is s Q(s) (1 + h + u) 2^n; what s, Q and their product lose in rounding goes into `low`, that of s by the
+/// slope of s Q(s), so that the last sum rounds alone.
+REEL_SCALAR float gelu(float x) {
+  using R = TailRatioF32;
+  const float a = normal_magnitude(x);
+  const NormalExponential e(a);
+  const float d = a + R::offset;
+  const float s = a / d;
+  const float excess = fma(s, a - (d - R::offset), product_tail(s, d, a));  // s (a + 9/4) - a
+  const float v = s - R::center;
+  const float inner = R::inner(v);
+  const float q = fma(v, inner, R::first);
+  const float p = s * q;
+  const float shift = excess * fma(s, 1 / R::offset, -1 / R::offset);
+  const float rounding = fma(s, product_tail(v, inner, q - R::first), product_tail(s, q, p));
+  const float low = fma(shift, fma(s, inner, q), rounding);
+  const float tail = p + fma(p, e.h + e.u, fma(low, e.h, low));
+  return (x <= 0.0f ? 0.0f : x) - tail * e.power * 0x1p-64f;
 }
 
 /// Phi(x) + x phi(x); for a = |x| and x < 0 it is exp(-a^2 / 2) (R(a) - a / sqrt(2 pi)), and 1 minus that for x > 0.
-template <class T>
-REEL_SCALAR T gelu_derivative(T x) {
-  constexpr double limit = sizeof(T) == 4 ? 15.0 : 39.0;
-  double a = abs(static_cast<double>(x));
-  a = a > limit ? limit : a;
+REEL_SCALAR double gelu_derivative(double x) {
+  double a = abs(x);
+  a = a > 39.0 ? 39.0 : a;
   const TwoPart square = negative_square(a, 0.5);
   const double tail =
-      Exponential<T>(square.high, square.low).times(fma(a, -0.39894228040143268, TailRatio<T>::of(a).high));
-  return static_cast<T>(x > T(0) ? 1.0 - tail : tail);
+      Exponential<double>(square.high, square.low).times(fma(a, -0.39894228040143268, TailRatio<double>::of(a).high));
+  return x > 0.0 ? 1.0 - tail : tail;
+}
+
+REEL_SCALAR float gelu_derivative(float x) {
+  using R = TailRatioF32;
+  const float a = normal_magnitude(x);
+  const NormalExponential e(a);
+  const float t = 1.0f / (a + R::offset);
+  const float v = fma(a, t, -R::center);
+  const float p = fma(t, fma(v, R::inner(v), R::first), -0.39894228f * a);
+  const float tail = fma(p, e.h + e.u, p) * e.power * 0x1p-64f;
+  const float slope = x > 0.0f ? 1.0f - tail : tail;
+  return x == x ? slope : x;
 }
 
 /// log Phi(x): -x^2 / 2 + log R(-x) on the left, log(1 - Phi(-x)) on the right.
