@@ -101,7 +101,9 @@ class REEL_API Parameter {
   void clear_gradient(SourceLocation where = SourceLocation::current());
   /// Calls hook(parameter) at the end of each sweep that reached this parameter, when its gradient is complete; the hook may
   /// read or set it. One per parameter: another replaces it, {} removes it. Not copied by nn::clone.
-  void on_gradient(std::function<void(Parameter&)> hook) { state_->gradient_hook = std::move(hook); }
+  void on_gradient(std::function<void(Parameter&)> hook, SourceLocation where = SourceLocation::current()) {
+    known("on_gradient", where).gradient_hook = std::move(hook);
+  }
 
   /// Overwrites the value. Throws ShapeError, VersionError.
   void set_value(const Tensor& value, SourceLocation where = SourceLocation::current());

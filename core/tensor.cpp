@@ -300,6 +300,8 @@ const void* Tensor::readable(DType dtype, SourceLocation where) const {
 }
 
 void Tensor::note_write(const char* call, SourceLocation where) {
+  if (!defined()) [[unlikely]]
+    detail::refuse_undefined(call, "tensor", where);
   detail::refuse_if_taped(*this, call, where);
   detail::TensorState& root = state_->version_root();
   root.version.fetch_add(1, std::memory_order_relaxed);

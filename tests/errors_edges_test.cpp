@@ -1,0 +1,58 @@
+// The ends of what a call takes: positions, handles, sizes and lines where a function is called by another.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <sstream>
+#include <stdexcept>
+
+#include "reel/reel.h"
+#include "reel/tests/expect.h"
+#include "reel/tests/told.h"
+
+namespace reel {
+namespace {
+
+Tensor vector(std::initializer_list<double> values) { return tensor(values, {.dtype = f64}); }
+std::string here(int line) { return end_of_error(__FILE__, line); }
+
+template <class T>
+std::string printed(const T& value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
+// --- positions and handles --------------------------------------------------------------------------------------------
+
+TEST(Position, OfASequenceIsChecked) {
+  const Ragged x = Ragged::from_lengths(ones({3}), {1, 2});
+  EXPECT_EQ(x.offsets().length(1), 2);
+  expect_told("Offsets::length", [&] { (void)x.offsets().length(2); });
+  expect_told("Offsets::length", [&] { (void)x.offsets().length(-1); });
+  expect_told("Offsets::length", [&] { (void)Offsets().length(0); });
+  EXPECT_THROW_WITH(x.offsets().length(2), IndexError, "the sequence must be in [0, 2), got 2");
+  EXPECT_THROW_WITH(x.length(-1), IndexError, "Ragged::length: the sequence must be in [0, 2), got -1");
+  EXPECT_THROW_WITH(x[2], IndexError, "Ragged[]: the sequence must be in [-2, 2), got 2");
+}
+
+TEST(Position, InAListIsChecked) {
+  Tensors few{ones({1}), ones({2})}, many;
+  for (int i = 0; i < 9; ++i) many.push_back(ones({i}));
+  const Tensors& same = many;
+  EXPECT_EQ(many[8].size() + same[4].size() + few[1u].size(), 14);
+  expect_told("Tensors[]", [&] { few[2]; });
+  expect_told("Tensors[]", [&] { many[9]; });
+  expect_told("Tensors[]", [&] { same[-1]; });
+  EXPECT_THROW_WITH(Tensors()[0], IndexError, "the position must be in [0, 0), got 0");
+}
+
+TEST(UndefinedHandle, OfMoreKindsThrows) {
+  expect_told("my_kernel", [] { Tensor().note_write("my_kernel", SourceLocation::current()); });
+  expect_told("segments", [] { (void)Ragged().segments(); });
+  expect_told("on_gradient", [] { Parameter().on_gradient({}); });
+  EXPECT_EQ(Ragged::from_lengths(ones({3}), {1, 2}).segments().total, 3);
+}
+
+}  // namespace
+}  // namespace reel
