@@ -25,7 +25,6 @@ namespace {
 // Size classes: multiples of 64 bytes up to 1 KiB, then four per power of two (at most 25 % is wasted) up to 2^46 bytes.
 constexpr int kFineClasses = 16;
 constexpr int kClasses = kFineClasses + 4 * 36;
-constexpr std::size_t kLargestBlock = std::size_t{1} << 46;
 constexpr std::int64_t kSlack = 64 << 20;  // a thread caches this much beyond its own peak
 constexpr std::int64_t kDepotBound = 256 << 20;
 
@@ -95,7 +94,7 @@ Depot& depot() {
   return *instance;
 }
 
-std::atomic<std::size_t> largest_block{kLargestBlock};
+std::atomic<std::size_t> largest_block{detail::kLargestBlock};
 
 void* take_from_system(std::size_t bytes) {
   if (bytes > largest_block.load(std::memory_order_relaxed)) return nullptr;

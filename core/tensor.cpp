@@ -285,6 +285,21 @@ void Tensor::read_all(void* values, DType dtype) const {
   detail::ran("read", {}, {this}, target);
 }
 
+// What a vector of all elements takes, if it can be had at all.
+std::size_t Tensor::vector_size(std::size_t element, SourceLocation where) const {
+  require_defined("to_vector", where);
+  std::size_t bytes;
+  if (__builtin_mul_overflow(static_cast<std::size_t>(size()), element, &bytes) || bytes > detail::kLargestBlock)
+    refuse_vector(element, where);
+  return static_cast<std::size_t>(size());
+}
+
+void Tensor::refuse_vector(std::size_t element, SourceLocation where) const {
+  throw OutOfMemory("to_vector: a vector of " + std::to_string(size()) + " elements of " + std::to_string(element) +
+                        " bytes, for shape " + shape().str() + ", is not to be had; " + memory_stats().str(),
+                    where);
+}
+
 const void* Tensor::readable(DType dtype, SourceLocation where) const {
   require_defined("data", where);
   if (dtype != this->dtype())

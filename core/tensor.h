@@ -136,12 +136,17 @@ class REEL_API Tensor {
     return value;
   }
 
-  /// All elements in row-major order, converted to T.
+  /// All elements in row-major order, converted to T. Throws OutOfMemory.
   template <class T>
   std::vector<T> to_vector(SourceLocation where = SourceLocation::current()) const {
     static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements in memory: use std::uint8_t");
-    require_defined("to_vector", where);
-    std::vector<T> values(static_cast<std::size_t>(size(where)));
+    const std::size_t count = vector_size(sizeof(T), where);
+    std::vector<T> values;
+    try {
+      values.resize(count);
+    } catch (const std::bad_alloc&) {
+      refuse_vector(sizeof(T), where);
+    }
     read_all(values.data(), dtype_of<T>);
     return values;
   }
@@ -192,6 +197,8 @@ class REEL_API Tensor {
   void require_defined(const char* call, SourceLocation where) const;
   void read_item(void* value, DType dtype, SourceLocation where) const;
   void read_all(void* values, DType dtype) const;
+  std::size_t vector_size(std::size_t element, SourceLocation where) const;
+  [[noreturn]] void refuse_vector(std::size_t element, SourceLocation where) const;
   const void* readable(DType dtype, SourceLocation where) const;
 
   detail::TensorState* state_ = nullptr;

@@ -54,5 +54,23 @@ TEST(UndefinedHandle, OfMoreKindsThrows) {
   EXPECT_EQ(Ragged::from_lengths(ones({3}), {1, 2}).segments().total, 3);
 }
 
+// --- printing ---------------------------------------------------------------------------------------------------------
+
+TEST(Print, OfMoreThanMemoryHoldsShowsTheEnds) {
+  const std::int64_t large = std::int64_t{1} << 45;
+  EXPECT_EQ(to_string(expand(vector({1, 2}), {large, 2})),
+            "[[1. 2.]\n [1. 2.]\n [1. 2.]\n ...\n [1. 2.]\n [1. 2.]\n [1. 2.]]");
+  EXPECT_EQ(to_string(expand(full({}, 7, {.dtype = i32}), {large})), "[7 7 7 ... 7 7 7]");
+}
+
+TEST(Sizes, OfAVectorThatIsNotToBeHadAreTold) {
+  const std::int64_t large = std::int64_t{1} << 45;
+  const Tensor x = expand(ones({1}), {large});
+  expect_told("to_vector", [&] { x.to_vector<float>(); });
+  expect_told("to_vector", [&] { expand(ones({1, 1}), {large, 1 << 17}).to_vector<double>(); });
+  EXPECT_THROW_WITH(x.to_vector<float>(), OutOfMemory, "to_vector", "35184372088832 elements of 4 bytes",
+                    "[35184372088832]");
+}
+
 }  // namespace
 }  // namespace reel
