@@ -100,6 +100,14 @@ namespace detail {
 
 constinit const Tensor undefined_tensor;
 
+int from_front(const char* call, int axis, const Shape& shape, SourceLocation where) {
+  const int rank = shape.rank(), from = axis < 0 ? axis + rank : axis;
+  if (from >= 0 && from < rank) return from;
+  throw IndexError(std::string(call) + ": axis must be in [-" + std::to_string(rank) + ", " + std::to_string(rank) +
+                       ") of shape " + shape.str() + ", got " + std::to_string(axis),
+                   where);
+}
+
 void destroy(TensorState* state) noexcept {
   count_tensors(-1);
   if (state->traced) [[unlikely]]

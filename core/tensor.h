@@ -72,6 +72,9 @@ struct Index {
   requires std::is_integral_v<I> REEL_INLINE Index(I i, SourceLocation at = SourceLocation::current())
       : value(static_cast<std::int64_t>(i)), where(at) {}
 };
+
+/// The axis from the front. Throws IndexError unless it is in [-rank, rank).
+REEL_API int from_front(const char* call, int axis, const Shape& shape, SourceLocation where);
 }  // namespace detail
 
 /// An n-dimensional array: a cheap handle to shared, typed memory with a shape and strides. Copies of a handle are the same
@@ -116,11 +119,11 @@ class REEL_API Tensor {
   REEL_INLINE Device device(SourceLocation where = SourceLocation::current()) const {
     return known("device", where).array.device;
   }
-  /// Elements from one index to the next along `axis`, counted from 0. Throws IndexError.
+  /// Elements from one index to the next along `axis`; negative axes count from the last. Throws IndexError.
   REEL_INLINE std::int64_t stride(int axis, SourceLocation where = SourceLocation::current()) const {
     const Array& array = known("stride", where).array;
     if (REEL_USER_CODE && (axis < 0 || axis >= array.rank())) [[unlikely]]
-      detail::refuse_axis("stride", array.shape, axis, where);
+      axis = detail::from_front("stride", axis, array.shape, where);
     return array.strides[axis];
   }
   REEL_INLINE bool is_contiguous(SourceLocation where = SourceLocation::current()) const {

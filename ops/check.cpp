@@ -52,6 +52,10 @@ void rank(const char* op, const char* name, const Tensor& x, int rank, const cha
 }
 
 int axis(const char* op, int axis, int rank, SourceLocation where) {
+  if (rank == 0)
+    throw ShapeError(std::string(op) + ": a tensor with axes is required, got axis " + std::to_string(axis) +
+                         " of one that has none, shape []",
+                     where);
   if (axis < -rank || axis >= rank)
     throw ShapeError(std::string(op) + ": axis must be in [-" + std::to_string(rank) + ", " + std::to_string(rank) +
                          "), got " + std::to_string(axis),

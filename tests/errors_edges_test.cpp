@@ -54,6 +54,18 @@ TEST(UndefinedHandle, OfMoreKindsThrows) {
   EXPECT_EQ(Ragged::from_lengths(ones({3}), {1, 2}).segments().total, 3);
 }
 
+TEST(Axis, OfStridesMayCountFromTheEnd) {
+  const Tensor x = ones({2, 3, 4});
+  EXPECT_EQ(x.stride(-1), 1);
+  EXPECT_EQ(x.stride(-3), 12);
+  EXPECT_THROW_WITH(x.stride(-4), IndexError, "stride: axis must be in [-3, 3) of shape [2, 3, 4], got -4",
+                    "errors_edges_test.cpp");
+}
+
+TEST(Axis, OfATensorWithoutAxesIsRefusedInWords) {
+  EXPECT_THROW_WITH(transpose(full({}, 1)), ShapeError, "transpose: a tensor with axes is required", "shape []");
+}
+
 // --- printing ---------------------------------------------------------------------------------------------------------
 
 TEST(Print, OfMoreThanMemoryHoldsShowsTheEnds) {
