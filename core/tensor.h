@@ -224,8 +224,10 @@ REEL_API Tensor empty_like(const Tensor& x, SourceLocation where = SourceLocatio
 REEL_API Tensor from_memory(void* data, const Shape& shape, DType dtype, void (*release)(void*) = nullptr,
                             void* context = nullptr, SourceLocation where = SourceLocation::current());
 
-/// "[2, 3]"
+/// "[2, 3]", "f32", "cuda:0"
 REEL_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
+REEL_API std::ostream& operator<<(std::ostream& out, DType dtype);
+REEL_API std::ostream& operator<<(std::ostream& out, Device device);
 /// As numpy prints it.
 REEL_API std::ostream& operator<<(std::ostream& out, const Tensor& x);
 REEL_API std::string to_string(const Tensor& x);

@@ -68,6 +68,12 @@ TEST(Axis, OfATensorWithoutAxesIsRefusedInWords) {
 
 // --- printing ---------------------------------------------------------------------------------------------------------
 
+TEST(Print, KindsHaveNames) {
+  EXPECT_EQ(printed(f32) + " " + printed(DType::bool8), "f32 bool8");
+  EXPECT_EQ(printed(Device::cpu()) + " " + printed(Device::cuda(1)), "cpu cuda:1");
+  EXPECT_EQ(printed(Shape{2, 3}), "[2, 3]");
+}
+
 TEST(Print, OfMoreThanMemoryHoldsShowsTheEnds) {
   const std::int64_t large = std::int64_t{1} << 45;
   EXPECT_EQ(to_string(expand(vector({1, 2}), {large, 2})),
