@@ -33,13 +33,13 @@ REEL_API AdjointReport adjoint_check(const TensorsFunction& a, const TensorsFunc
 template <class A>
 AdjointReport adjoint_check(A&& a, const Tensors& inputs, const AdjointOptions& options = {},
                             SourceLocation where = SourceLocation::current()) {
-  return detail::adjoint_check([&a](const Tensors& xs) { return detail::call_with(a, xs); }, {}, inputs, options,
+  return detail::adjoint_check([&](const Tensors& xs) { return detail::call_with(where, a, xs); }, {}, inputs, options,
                                where);
 }
 template <class A, class... Xs>
 AdjointReport adjoint_check(A&& a, const std::tuple<Xs...>& inputs, const AdjointOptions& options = {},
                             SourceLocation where = SourceLocation::current()) {
-  return detail::adjoint_check([&](const Tensors& xs) { return detail::call_with(a, xs, inputs); }, {},
+  return detail::adjoint_check([&](const Tensors& xs) { return detail::call_with(where, a, xs, inputs); }, {},
                                detail::flat(inputs), options, where);
 }
 template <class A>
@@ -52,8 +52,8 @@ template <class A, class B>
 requires std::is_invocable_v<B&, const Tensor&> AdjointReport
 adjoint_check(A&& a, B&& transposed, const Tensors& inputs, const AdjointOptions& options = {},
               SourceLocation where = SourceLocation::current()) {
-  return detail::adjoint_check([&a](const Tensors& xs) { return detail::call_with(a, xs); },
-                               [&transposed](const Tensors& ys) { return detail::call_with(transposed, ys); }, inputs,
+  return detail::adjoint_check([&](const Tensors& xs) { return detail::call_with(where, a, xs); },
+                               [&](const Tensors& ys) { return detail::call_with(where, transposed, ys); }, inputs,
                                options, where);
 }
 

@@ -35,12 +35,13 @@ REEL_API CompareReport compare_backends(const TensorsFunction& f, const Tensors&
 template <class F>
 CompareReport compare_backends(F&& f, const Tensors& inputs, const CompareOptions& options = {},
                                SourceLocation where = SourceLocation::current()) {
-  return detail::compare_backends([&f](const Tensors& xs) { return detail::call_with(f, xs); }, inputs, options, where);
+  return detail::compare_backends([&](const Tensors& xs) { return detail::call_with(where, f, xs); }, inputs, options,
+                                  where);
 }
 template <class F, class... Xs>
 CompareReport compare_backends(F&& f, const std::tuple<Xs...>& inputs, const CompareOptions& options = {},
                                SourceLocation where = SourceLocation::current()) {
-  return detail::compare_backends([&](const Tensors& xs) { return detail::call_with(f, xs, inputs); },
+  return detail::compare_backends([&](const Tensors& xs) { return detail::call_with(where, f, xs, inputs); },
                                   detail::flat(inputs), options, where);
 }
 template <class F>

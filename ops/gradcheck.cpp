@@ -201,6 +201,12 @@ std::ostream& operator<<(std::ostream& out, const GradcheckReport& report) {
 
 namespace detail {
 
+void require_inputs(const Tensors& xs, std::size_t count, SourceLocation where) {
+  if (xs.size() != count)
+    throw Error(running_op() + ": f takes " + std::to_string(count) + " inputs, got " + std::to_string(xs.size()),
+                where);
+}
+
 Tensors random_like(const Tensors& xs, Generator& generator) {
   Tensors result;
   for (const Tensor& x : xs)
@@ -211,6 +217,7 @@ Tensors random_like(const Tensors& xs, Generator& generator) {
 
 GradcheckReport gradcheck(const TensorsFunction& f, const Tensors& inputs, const GradcheckOptions& options,
                           SourceLocation where) {
+  now_running("gradcheck", where);
   for (const Tensor& x : inputs) {
     check::defined("gradcheck", "each input", x, where);
     if (x.dtype() != f64)

@@ -52,21 +52,28 @@ Tensors flat(const Result& result) {
   return list;
 }
 
+// Throws Error unless there are as many inputs as f takes.
+REEL_API void require_inputs(const Tensors& xs, std::size_t count, SourceLocation where);
+
 // f, which takes a list or its tensors one by one.
 template <class F>
-Tensors call_with(F& f, const Tensors& xs) {
-  if constexpr (std::is_invocable_v<F&, const Tensors&>) return flat(f(xs));
-  else if constexpr (std::is_invocable_v<F&, const Tensor&>) return flat(f(xs[0]));
-  else if constexpr (std::is_invocable_v<F&, const Tensor&, const Tensor&>) return flat(f(xs[0], xs[1]));
-  else if constexpr (std::is_invocable_v<F&, const Tensor&, const Tensor&, const Tensor&>)
-    return flat(f(xs[0], xs[1], xs[2]));
-  else return flat(f(xs[0], xs[1], xs[2], xs[3]));
+Tensors call_with(SourceLocation where, F& f, const Tensors& xs) {
+  const auto call = [&]<std::size_t... I>(std::index_sequence<I...>) {
+    require_inputs(xs, sizeof...(I), where);
+    return flat(call_at(where, f, xs[I]...));
+  };
+  if constexpr (kCallable<F&, const Tensors&>) return flat(call_at(where, f, xs));
+  else if constexpr (kCallable<F&, const Tensor&>) return call(std::make_index_sequence<1>());
+  else if constexpr (kCallable<F&, const Tensor&, const Tensor&>) return call(std::make_index_sequence<2>());
+  else if constexpr (kCallable<F&, const Tensor&, const Tensor&, const Tensor&>)
+    return call(std::make_index_sequence<3>());
+  else return call(std::make_index_sequence<4>());
 }
 // f, which takes what stands in the tuple, with other values.
 template <class F, class... Xs>
-Tensors call_with(F& f, const Tensors& values, const std::tuple<Xs...>& shells) {
+Tensors call_with(SourceLocation where, F& f, const Tensors& values, const std::tuple<Xs...>& shells) {
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return flat(f(with_values(std::get<I>(shells), values[I])...));
+    return flat(call_at(where, f, with_values(std::get<I>(shells), values[I])...));
   }
   (std::index_sequence_for<Xs...>());
 }
@@ -82,14 +89,14 @@ Tensors call_with(F& f, const Tensors& values, const std::tuple<Xs...>& shells) 
 template <class F>
 GradcheckReport gradcheck(F&& f, const Tensors& inputs, const GradcheckOptions& options = {},
                           SourceLocation where = SourceLocation::current()) {
-  return detail::gradcheck([&f](const Tensors& xs) { return detail::call_with(f, xs); }, inputs, options, where);
+  return detail::gradcheck([&](const Tensors& xs) { return detail::call_with(where, f, xs); }, inputs, options, where);
 }
 /// The same for inputs some of which are Ragged: gradcheck(f, std::tuple(ragged, weight)).
 template <class F, class... Xs>
 GradcheckReport gradcheck(F&& f, const std::tuple<Xs...>& inputs, const GradcheckOptions& options = {},
                           SourceLocation where = SourceLocation::current()) {
-  return detail::gradcheck([&](const Tensors& xs) { return detail::call_with(f, xs, inputs); }, detail::flat(inputs),
-                           options, where);
+  return detail::gradcheck([&](const Tensors& xs) { return detail::call_with(where, f, xs, inputs); },
+                           detail::flat(inputs), options, where);
 }
 template <class F>
 GradcheckReport gradcheck(F&& f, const Ragged& x, const GradcheckOptions& options = {},

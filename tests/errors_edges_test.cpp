@@ -90,5 +90,52 @@ TEST(Sizes, OfAVectorThatIsNotToBeHadAreTold) {
                     "[35184372088832]");
 }
 
+// --- a function that is handed over -----------------------------------------------------------------------------------
+
+TEST(Line, OfALayerThatIsHandedOverIsTheCallers) {
+  nn::Linear layer({.in = 3, .out = 2});
+  const nn::Sequential both(layer, [](const Tensor& x) { return x; });
+  const Tensor x = ones({1, 5}, {.dtype = f64});
+  expect_told("linear", [&] { pullback(layer, x); });
+  expect_told("linear", [&] { pullback(both, x); });
+  expect_told("linear", [&] { pullback(layer, Ragged::from_lengths(x, {1})); });
+  expect_told("linear", [&] { gradcheck(layer, {x}); });
+  expect_told("linear", [&] { gradcheck(layer, std::tuple(x)); });
+  expect_told("linear", [&] { adjoint_check(layer, {x}); });
+  expect_told("linear", [&] { jacobian(layer, x); });
+  expect_told("linear", [&] { hessian(layer, x); });
+  expect_told("linear", [&] { hessian_vector_product(layer, x, x); });
+  expect_told("linear", [&] { checkpoint(layer, x); });
+  expect_told("linear", [&] { nn::nuts(layer, 5); });
+}
+
+TEST(Line, OfAnOpThatIsHandedOverIsTheCallers) {
+  Tensor (*const op)(const Tensor&, SourceLocation) = log;
+  const Tensor x = ones({2}, {.dtype = bool8}), y = vector({1, 2});
+  expect_told("neg", [&] { checkpoint(static_cast<Tensor (*)(const Tensor&, SourceLocation)>(neg), x); });
+  EXPECT_TRUE(gradcheck(op, {y}));
+  Tape strict{{.check_finite = true}};
+  strict.watch(y);
+  expect_told("log", [&] { pullback(op, y * 0); });
+  expect_told("log", [&] { checkpoint(op, y * 0); });
+  const CustomOp twice = CustomOp("twice", false);
+  expect_told("twice", [&] { pullback(twice, y); });  // has no code for the CPU
+}
+
+TEST(Line, OfWhatIsAskedOfAFunctionIsTheCallers) {
+  const Tensor x = vector({1, 2});
+  const auto same = [](const Tensor& t) { return t; };
+  expect_told("pullback", [&] { pullback(same, Tensor()); });
+  expect_told("checkpoint", [&] { checkpoint(same, Tensor()); });
+  expect_told("jacobian", [&] { jacobian(same, Tensor()); });
+  expect_told("jacobian", [&] { jacobian([](const Tensor&) { return Tensor(); }, x); });
+  expect_told("hessian", [&] { hessian(same, x); });
+  expect_told("hessian_vector_product", [&] { hessian_vector_product([](const Tensor& t) { return sum(t); }, x, {}); });
+  expect_told("gradcheck", [&] { gradcheck(same, {x, x}); });
+  expect_told("gradcheck", [&] { gradcheck([](const Tensor& a, const Tensor& b) { return a + b; }, {x}); });
+  expect_told("nuts", [&] { nn::nuts(same, 0); });
+  expect_told("item", [&] { nn::nuts(same, 2); });
+}
+
 }  // namespace
 }  // namespace reel
