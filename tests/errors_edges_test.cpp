@@ -137,5 +137,17 @@ TEST(Line, OfWhatIsAskedOfAFunctionIsTheCallers) {
   expect_told("item", [&] { nn::nuts(same, 2); });
 }
 
+// --- callbacks --------------------------------------------------------------------------------------------------------
+
+TEST(Callbacks, NamesMayEndBeforeTheTape) {
+  const Tensor x = vector({1});
+  Tape tape;
+  tape.watch(x);
+  std::string name = "a name that is longer than what strings hold inside";
+  const Tensor y = record(name, {x}, untaped([&] { return x * 2; }), [](const Tensor&) { return ones({5}); });
+  name.assign(name.size(), '#');
+  EXPECT_THROW_WITH(tape.gradient(y, {x}), ShapeError, "backward of a name that is longer than what strings hold");
+}
+
 }  // namespace
 }  // namespace reel
