@@ -3,6 +3,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -19,6 +20,13 @@ namespace {
 std::string described(const Node& node) {
   if (!node.where.known()) return node.op;
   return std::string(node.op) + " (recorded at " + node.where.file + ":" + std::to_string(node.where.line) + ")";
+}
+
+// The standard's own errors have a text that can be replaced, and stay what they are: whoever throws a type of his own from
+// a callback, derived from one of these, catches that type.
+template <class StandardError>
+void prepend_to(StandardError& error, const Node& node) {
+  error = StandardError("backward of " + described(node) + ": " + error.what());
 }
 
 // While a callback runs, errors are told with its op, and what it records belongs to the line that recorded it.
@@ -243,6 +251,12 @@ void Sweep::run_node(const Node& node) {
     if (thread_tape.strict) check_gradients(node);
   } catch (Error& error) {
     error.prepend("backward of " + described(node));
+    throw;
+  } catch (std::runtime_error& error) {
+    prepend_to(error, node);
+    throw;
+  } catch (std::logic_error& error) {
+    prepend_to(error, node);
     throw;
   }
   for (int o = 0; o < node.output_count; ++o)

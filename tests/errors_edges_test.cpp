@@ -139,6 +139,47 @@ TEST(Line, OfWhatIsAskedOfAFunctionIsTheCallers) {
 
 // --- callbacks --------------------------------------------------------------------------------------------------------
 
+struct NoPlace : std::runtime_error {
+  using std::runtime_error::runtime_error;
+  int sector = 0;
+};
+
+TEST(Callbacks, MayThrowWhatTheyLikeAndTheOpIsTold) {
+  const Parameter w(ones({2}));
+  Tape tape;
+  const auto failing = [&](auto thrown) {
+    return record("disk", {w}, untaped([&] { return w * 2; }), [thrown](const Tensor&) -> Tensor { throw thrown; });
+  };
+  NoPlace full("no place");
+  full.sector = 7;
+  const Tensor doubled = untaped([&] { return w * 2; });
+  const auto fails = [full](const Tensor&) -> Tensor { throw full; };
+  const int line = __LINE__ + 1;
+  const Tensor y = sum(exp(record("disk", {w}, doubled, fails)));
+  try {
+    tape.backward(y);
+    FAIL();
+  } catch (const NoPlace& error) {
+    EXPECT_EQ(error.sector, 7);
+    EXPECT_EQ(missing_words(error.what(), {"backward of disk (recorded at", here(line).c_str(), ": no place"}), "")
+        << error.what();
+  }
+  EXPECT_FALSE(w.has_gradient());
+  const auto told = [&](const Tensor& sent) {
+    try {
+      tape.backward(sum(sent));
+    } catch (const std::exception& error) {
+      return std::string(error.what()).find("backward of disk (recorded at") == 0;
+    }
+    return false;
+  };
+  EXPECT_TRUE(told(failing(std::out_of_range("far"))));
+  EXPECT_TRUE(told(failing(std::logic_error("why"))));
+  EXPECT_THROW(tape.backward(sum(failing(7))), int);  // has no text
+  EXPECT_THROW(tape.backward(sum(failing(std::bad_alloc()))), std::bad_alloc);
+  EXPECT_FALSE(w.has_gradient());
+}
+
 TEST(Callbacks, NamesMayEndBeforeTheTape) {
   const Tensor x = vector({1});
   Tape tape;
