@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "reel/core/dependence.h"
 #include "reel/core/error.h"
 #include "reel/core/ops.h"
 #include "reel/core/scratch.h"
@@ -352,6 +353,12 @@ Tensor Sweep::result(std::size_t i) const {
   for (const Outside& outside : outside_)
     if (slot == kConstant ? outside.parameter == x.state() : outside.slot == slot) dx = outside.gradient;
   if (!dx.defined()) {
+    if (const Node* link = slot < begin_ ? link_before(list_, first_node_, last_node_, y_slot_, *x.state()) : nullptr)
+      throw Error(std::string(call_) + ": y depends on wanted tensor " + std::to_string(i) + " by way of " +
+                      described(*link) +
+                      ", which was computed before this tape began and is a constant to it: begin the tape before, or "
+                      "ask the one outside",
+                  where_);
     dx = empty_like(x);
     backend(x.device()).fill(dx.array(), 0);
   }

@@ -190,5 +190,25 @@ TEST(Callbacks, NamesMayEndBeforeTheTape) {
   EXPECT_THROW_WITH(tape.gradient(y, {x}), ShapeError, "backward of a name that is longer than what strings hold");
 }
 
+TEST(Tape, AnInnerOneSaysWhatWasComputedTooEarly) {
+  const Tensor x = vector({2}), z = vector({3});
+  const Parameter w(vector({5}));
+  Tape outer;
+  outer.watch(x);
+  outer.watch(z);
+  const int line = __LINE__ + 1;
+  const Tensor early = x * w;
+  Tape inner;
+  const Tensor y = sum(exp(early) * z);
+  expect_told("gradient", [&] { inner.gradient(y, {x}); });
+  expect_told("gradient", [&] { inner.gradient(y, {w}); });
+  EXPECT_THROW_WITH(inner.gradient(y, {z, x}), Error, "y depends on wanted tensor 1 by way of mul (recorded at",
+                    here(line).c_str(), "computed before this tape began");
+  EXPECT_EQ(inner.gradient(y, {early, z})[0].item(), std::exp(10.) * 3);
+  EXPECT_EQ(inner.gradient(sum(z * z), {x})[0].item(), 0);       // does not depend on it
+  EXPECT_EQ(inner.gradient(sum(early * x), {x})[0].item(), 10);  // as the function of x that it sees
+  EXPECT_EQ(outer.gradient(y, {x})[0].item(), std::exp(10.) * 3 * 5);
+}
+
 }  // namespace
 }  // namespace reel
