@@ -107,9 +107,9 @@ void Optimizer::find_pieces(const Part& part, double rate) {
 void Optimizer::step(SourceLocation where) {
   reel::detail::now_running(call_, where);
   lay_out(where);
-  const double rate = rate_(steps_, where);
+  const double rate = rate_.at(steps_, call_, where);
   for (Group& group : groups_)
-    if (group.options.lr) group.rate = (*group.options.lr)(steps_, where);
+    if (group.options.lr) group.rate = group.options.lr->at(steps_, call_, where);
   for (const Parameter& parameter : parameters_)
     if (takes_part(parameter)) parameter.state()->value.note_write(call_, where);
 

@@ -90,6 +90,39 @@ TEST(Sizes, OfAVectorThatIsNotToBeHadAreTold) {
                     "[35184372088832]");
 }
 
+// --- shapes as the user wrote them ------------------------------------------------------------------------------------
+
+TEST(Shapes, OfARaggedAreToldAsGiven) {
+  const Ragged x = Ragged::from_lengths(ones({4, 6}), {1, 3});
+  EXPECT_EQ(reshape(x, {-1, 2, -1}).values().shape(), (Shape{4, 2, 3}));
+  EXPECT_EQ(reshape(Ragged::from_lengths(ones({0, 6}), {0}), {-1, 3, 2}).values().shape(), (Shape{0, 3, 2}));
+  EXPECT_THROW_WITH(reshape(x, {-1, 4}), ShapeError,
+                    "reshape: the new shape must have as many elements in a row as [4, 6], got [-1, 4]");
+  EXPECT_THROW_WITH(reshape(x, {-1, -1, -1}), ShapeError, "got [-1, -1, -1]");
+  EXPECT_THROW_WITH(reshape(x, {4, -2}), ShapeError, "got [4, -2]");
+  EXPECT_THROW_WITH(expand(x, {-1, 7}), ShapeError, "expand: [4, 6] must broadcast to the new shape, got [-1, 7]");
+  EXPECT_THROW_WITH(conv1d(x, ones({2, 5, 3})), ShapeError,
+                    "conv1d: weight must have 6 input channels for x [4, 6], got shape [2, 5, 3]");
+  EXPECT_THROW_WITH(conv1d(x, ones({2, 3, 3}), {}, {.groups = 4}), ShapeError, "groups must divide the 6 input");
+}
+
+TEST(Shapes, WithMinusOneAreToldAsGiven) {
+  const std::int64_t large = std::int64_t{1} << 40;
+  EXPECT_THROW_WITH(expand(ones({3}), {large, large, -1}), ShapeError, "got [1099511627776, 1099511627776, -1]");
+  EXPECT_THROW_WITH(expand(ones({3}), {-1, 3}), ShapeError, "expand: -1 keeps the size of an axis of [3]",
+                    "got [-1, 3]");
+  EXPECT_THROW_WITH(reshape(ones({3}), {large, large, -1}), ShapeError, "got [1099511627776, 1099511627776, -1]");
+}
+
+TEST(Errors, NameTheOpThatOthersAreMadeOf) {
+  const Tensor wide = expand(ones({1}), {std::int64_t{1} << 30});
+  expect_told("outer", [&] { outer(wide, wide); });
+  expect_told("contiguous", [&] { contiguous(expand(ones({1}), {std::int64_t{1} << 45})); });
+  Parameter w(ones({1}));
+  nn::SGD sgd({w}, {.lr = [](std::int64_t) { return -1.0; }});
+  expect_told("SGD::step", [&] { sgd.step(); });
+}
+
 // --- a function that is handed over -----------------------------------------------------------------------------------
 
 TEST(Line, OfALayerThatIsHandedOverIsTheCallers) {
