@@ -33,15 +33,17 @@ void write(const char* call, const Parameter& parameter, const Tensor& value, So
   reel::detail::overwrite(call, parameter.state()->value, value, where);
 }
 
-void draw_uniform(const char* call, const Parameter& parameter, double low, double high, Source source,
-                  SourceLocation where) {
-  untaped(
-      [&] { write(call, parameter, source.uniform(parameter.shape(), like(parameter)) * (high - low) + low, where); });
+void fill(const char* call, const Parameter& parameter, double value, SourceLocation where) {
+  begin(call, parameter, where);
+  write(call, parameter, full(parameter.shape(), value, like(parameter)), where);
 }
 
-void draw_normal(const char* call, const Parameter& parameter, double mean, double deviation, Source source,
-                 SourceLocation where) {
-  untaped([&] { write(call, parameter, source.normal(parameter.shape(), like(parameter)) * deviation + mean, where); });
+// Uniform in [0, 1) or normal numbers, times `scale`, plus `shift`.
+using Numbers = Tensor (Source::*)(const Shape&, TensorOptions) const;
+void draw(const char* call, const Parameter& parameter, Numbers numbers, double scale, double shift, Source source,
+          SourceLocation where) {
+  untaped(
+      [&] { write(call, parameter, (source.*numbers)(parameter.shape(), like(parameter)) * scale + shift, where); });
 }
 
 struct Fans {
@@ -62,7 +64,7 @@ Fans fans_of(const char* call, const Parameter& weight, SourceLocation where) {
 void uniform_of_variance(const char* call, const Parameter& weight, double variance, Source source,
                          SourceLocation where) {
   const double bound = std::sqrt(3 * variance);
-  draw_uniform(call, weight, -bound, bound, source, where);
+  draw(call, weight, &Source::uniform, 2 * bound, -bound, source, where);
 }
 
 double dot(const double* a, const double* b, std::int64_t n) {
@@ -97,27 +99,23 @@ Tensor Source::normal(const Shape& shape, TensorOptions options) const {
   return generator_ != nullptr ? randn(shape, *generator_, options) : randn(shape, options);
 }
 
-void zeros(Parameter parameter, SourceLocation where) {
-  begin("init::zeros", parameter, where);
-  write("init::zeros", parameter, full(parameter.shape(), 0, like(parameter)), where);
-}
+void zeros(Parameter parameter, SourceLocation where) { fill("init::zeros", parameter, 0, where); }
 
 void constant(Parameter parameter, double value, SourceLocation where) {
-  begin("init::constant", parameter, where);
-  write("init::constant", parameter, full(parameter.shape(), value, like(parameter)), where);
+  fill("init::constant", parameter, value, where);
 }
 
 void uniform(Parameter parameter, double low, double high, Source source, SourceLocation where) {
   begin("init::uniform", parameter, where);
   require(low <= high && std::isfinite(high - low), "init::uniform", "low <= high, both finite,", {low, high}, where);
-  draw_uniform("init::uniform", parameter, low, high, source, where);
+  draw("init::uniform", parameter, &Source::uniform, high - low, low, source, where);
 }
 
 void normal(Parameter parameter, double mean, double deviation, Source source, SourceLocation where) {
   begin("init::normal", parameter, where);
   require(std::isfinite(mean) && deviation >= 0 && std::isfinite(deviation), "init::normal",
           "a finite mean and a finite deviation >= 0", {mean, deviation}, where);
-  draw_normal("init::normal", parameter, mean, deviation, source, where);
+  draw("init::normal", parameter, &Source::normal, deviation, mean, source, where);
 }
 
 void lecun_uniform(Parameter weight, Source source, SourceLocation where) {
@@ -126,7 +124,7 @@ void lecun_uniform(Parameter weight, Source source, SourceLocation where) {
 }
 void lecun_normal(Parameter weight, Source source, SourceLocation where) {
   const Fans fans = fans_of("init::lecun_normal", weight, where);
-  draw_normal("init::lecun_normal", weight, 0, std::sqrt(1 / fans.in), source, where);
+  draw("init::lecun_normal", weight, &Source::normal, std::sqrt(1 / fans.in), 0, source, where);
 }
 
 void he_uniform(Parameter weight, Source source, SourceLocation where) {
@@ -135,7 +133,7 @@ void he_uniform(Parameter weight, Source source, SourceLocation where) {
 }
 void he_normal(Parameter weight, Source source, SourceLocation where) {
   const Fans fans = fans_of("init::he_normal", weight, where);
-  draw_normal("init::he_normal", weight, 0, std::sqrt(2 / fans.in), source, where);
+  draw("init::he_normal", weight, &Source::normal, std::sqrt(2 / fans.in), 0, source, where);
 }
 
 void glorot_uniform(Parameter weight, Source source, SourceLocation where) {
@@ -144,7 +142,7 @@ void glorot_uniform(Parameter weight, Source source, SourceLocation where) {
 }
 void glorot_normal(Parameter weight, Source source, SourceLocation where) {
   const Fans fans = fans_of("init::glorot_normal", weight, where);
-  draw_normal("init::glorot_normal", weight, 0, std::sqrt(2 / (fans.in + fans.out)), source, where);
+  draw("init::glorot_normal", weight, &Source::normal, std::sqrt(2 / (fans.in + fans.out)), 0, source, where);
 }
 
 void kaiming_uniform(Parameter weight, double a, Source source, SourceLocation where) {
