@@ -25,7 +25,6 @@ thread_local constinit ThreadCache* detail::this_thread = nullptr;
 
 namespace {
 
-constexpr std::size_t kLargestBlock = std::size_t{1} << 46;
 constexpr std::int64_t kDepotBound = 256 << 20;
 
 // Never destroyed: tensors in static variables outlive every static object here.
@@ -45,7 +44,7 @@ Depot& depot() {
   return *instance;
 }
 
-std::atomic<std::size_t> largest_block{kLargestBlock};
+std::atomic<std::size_t> largest_block{detail::kLargestBlock};
 
 void* take_from_system(std::size_t bytes) {
   if (bytes > largest_block.load(std::memory_order_relaxed)) return nullptr;

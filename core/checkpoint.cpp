@@ -101,6 +101,7 @@ struct Recompute {
 };
 
 Tensors checkpointed(const Recomputed& f, const Tensors& xs, void* first, SourceLocation where) {
+  now_running("checkpoint", where);
   for (const Tensor& x : xs)
     if (!x.defined()) throw Error("checkpoint: its inputs must be defined", where);
   if (!thread_tape.recording) return f(xs, first);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <concepts>
 #include <functional>
 #include <optional>
 #include <tuple>
@@ -39,9 +38,11 @@ REEL_API Tensors checkpointed(const Recomputed& f, const Tensors& xs, void* firs
 
 template <class F, class... Xs>
 auto checkpoint_of(SourceLocation where, F f, const Xs&... xs) {
-  using Result = std::invoke_result_t<F&, decltype(with_values(xs, Tensor()))...>;
-  Recomputed flat = [f = std::move(f), xs...](const Tensors& values, void* first) mutable {
-    Result result = [&]<std::size_t... I>(std::index_sequence<I...>) { return f(with_values(xs, values[I])...); }
+  using Result = std::decay_t<decltype(call_at(where, f, with_values(xs, Tensor())...))>;
+  Recomputed flat = [where, f = std::move(f), xs...](const Tensors& values, void* first) mutable {
+    Result result = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return call_at(where, f, with_values(xs, values[I])...);
+    }
     (std::index_sequence_for<Xs...>());
     Tensors list;
     append_values(list, result);
@@ -56,10 +57,6 @@ auto checkpoint_of(SourceLocation where, F f, const Xs&... xs) {
 }
 
 }  // namespace detail
-
-/// Tensor, Ragged or Parameter.
-template <class X>
-concept TensorOrRagged = std::convertible_to<const X&, const Tensor&> || std::same_as<X, Ragged>;
 
 /// f(x...), which keeps nothing for backward: a sweep calls f again. Memory for time: of a net cut into k checkpointed parts
 /// only the parts' inputs stay, and the inside of one part at a time.
@@ -111,16 +108,17 @@ Tensor gradient_hook(const Tensor& x, F hook, SourceLocation where = SourceLocat
 template <class F>
 Ragged gradient_hook(const Ragged& x, F hook, SourceLocation where = SourceLocation::current()) {
   return x.with(gradient_hook(
-      x.values(),
-      [hook = std::move(hook), offsets = x.offsets()](const Tensor& dy) mutable -> Tensor {
-        if constexpr (std::is_void_v<std::invoke_result_t<F&, const Ragged&>>) {
-          hook(Ragged(dy, offsets));
-          return dy;
-        } else {
-          return hook(Ragged(dy, offsets)).values();
-        }
-      },
-      where));
+                    x.values(),
+                    [hook = std::move(hook), offsets = x.offsets()](const Tensor& dy) mutable -> Tensor {
+                      if constexpr (std::is_void_v<std::invoke_result_t<F&, const Ragged&>>) {
+                        hook(Ragged(dy, offsets));
+                        return dy;
+                      } else {
+                        return hook(Ragged(dy, offsets)).values();
+                      }
+                    },
+                    where),
+                where);
 }
 
 }  // namespace reel

@@ -16,6 +16,13 @@ void refuse_undefined(const char* call, const char* kind, SourceLocation where) 
   throw Error(std::string(call) + ": the " + kind + " is undefined", where);
 }
 
+void refuse_index(const char* call, const char* kind, std::int64_t least, std::int64_t count, std::int64_t index,
+                  SourceLocation where) {
+  throw IndexError(std::string(call) + ": the " + kind + " must be in [" + std::to_string(least) + ", " +
+                       std::to_string(count) + "), got " + std::to_string(index),
+                   where);
+}
+
 }  // namespace detail
 
 namespace {

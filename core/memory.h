@@ -28,6 +28,8 @@ REEL_API void reset_peak_memory();
 REEL_API void release_cached_memory();
 
 namespace detail {
+/// Bytes of a block that no machine has.
+inline constexpr std::size_t kLargestBlock = std::size_t{1} << 46;
 /// Counts objects of the calling thread; the sum over all threads is what memory_stats() tells.
 REEL_API void count_tensors(std::int64_t difference) noexcept;
 REEL_API void count_nodes(std::int64_t difference) noexcept;

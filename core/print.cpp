@@ -9,6 +9,7 @@
 #include <sstream>
 #include <vector>
 
+#include "reel/core/ops.h"
 #include "reel/core/ragged.h"
 #include "reel/core/tensor.h"
 
@@ -23,18 +24,42 @@ constexpr std::size_t kDigits = 8;         // of a fraction
 
 using Texts = std::vector<std::string>;
 
-bool hidden(bool summarise, std::int64_t count, std::int64_t i) {
-  return summarise && count > 2 * kEdge && i >= kEdge && i < count - kEdge;
+// Calls visit(i, left_out) for what is shown of `count`, and once for all that a summary leaves out.
+template <class F>
+void for_each_shown(bool summarise, std::int64_t count, F visit) {
+  const bool cuts = summarise && count > 2 * kEdge;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const bool left_out = cuts && i == kEdge;
+    visit(i, left_out);
+    if (left_out) i = count - kEdge - 1;
+  }
 }
 
-// The flat positions that are shown, in order.
-void shown(const Shape& shape, bool summarise, int axis, std::int64_t flat, std::vector<std::int64_t>& positions) {
-  if (axis == shape.rank()) {
-    positions.push_back(flat);
-    return;
+// What a summary shows of x: the ends of its long axes. The rest is not read: there may be no memory that holds all of x.
+Tensor ends_of(const Tensor& x) {
+  Shape shape, part;
+  std::uint32_t cut = 0;  // axes
+  for (int i = 0; i < x.rank(); ++i) {
+    const std::int64_t size = x.shape()[i];
+    if (size > 2 * kEdge) cut |= 1u << i;
+    shape.push_back(std::min(size, 2 * kEdge));
+    part.push_back(size > 2 * kEdge ? kEdge : size);
   }
-  for (std::int64_t i = 0; i < shape[axis]; ++i)
-    if (!hidden(summarise, shape[axis], i)) shown(shape, summarise, axis + 1, flat * shape[axis] + i, positions);
+  const Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()});
+  // Each combination of first and last ends.
+  for (std::uint32_t last = 0; last < 1u << x.rank(); ++last) {
+    if ((last & ~cut) != 0) continue;
+    std::int64_t from = 0, to = 0;
+    for (int i = 0; i < x.rank(); ++i) {
+      if ((last >> i & 1) == 0) continue;
+      from += (x.shape()[i] - kEdge) * x.stride(i);
+      to += kEdge * y.stride(i);
+    }
+    backend(x.device())
+        .copy(detail::view(x, from, part, x.array().strides).array(),
+              detail::view(y, to, part, y.array().strides).array());
+  }
+  return y;
 }
 
 // --- numbers ----------------------------------------------------------------------------------------------------------
@@ -138,13 +163,11 @@ class Printer {
       out_ << std::string(static_cast<std::size_t>(shape_.rank() - axis - 1), '\n') << std::string(inset(axis), ' ');
     };
     out_ << '[';
-    for (std::int64_t i = 0; i < shape_[axis]; ++i) {
-      const bool left_out = hidden(summarise_, shape_[axis], i);
-      if (left_out && i > kEdge) continue;
+    for_each_shown(summarise_, shape_[axis], [&](std::int64_t i, bool left_out) {
       if (i > 0) separate();
       if (left_out) out_ << "...";
       else print(axis + 1);
-    }
+    });
     out_ << ']';
   }
 
@@ -157,9 +180,7 @@ class Printer {
     const std::size_t room = kLine - static_cast<std::size_t>(shape_.rank());
     std::string line = "[";
     std::size_t start = inset(axis) - 1;  // of the line
-    for (std::int64_t i = 0; i < shape_[axis]; ++i) {
-      const bool left_out = hidden(summarise_, shape_[axis], i);
-      if (left_out && i > kEdge) continue;
+    for_each_shown(summarise_, shape_[axis], [&](std::int64_t i, bool left_out) {
       const std::string& text = left_out ? kDots : texts_[next_++];
       const std::size_t length = left_out ? text.size() : width_;
       if (i > 0 && start + line.size() + 1 + length > room) {
@@ -170,7 +191,7 @@ class Printer {
         line += ' ';
       }
       line += std::string(length - text.size(), ' ') + text;
-    }
+    });
     out_ << line << ']';
   }
 
@@ -199,28 +220,21 @@ void print_tensor(std::ostream& out, const Tensor& x, std::size_t indent) {
     return;
   }
   const bool summarise = x.size() > kSummarise;
-  std::vector<std::int64_t> positions;
-  shown(x.shape(), summarise, 0, 0, positions);
+  const Tensor seen = summarise ? ends_of(x) : x;
   Texts texts;
-  if (is_floating(x.dtype())) {
-    const std::vector<double> all = x.to_vector<double>();
-    std::vector<double> values;
-    for (const std::int64_t position : positions) values.push_back(all[static_cast<std::size_t>(position)]);
-    texts = formatted(values, x.dtype());
-  } else {
-    const std::vector<std::int64_t> all = x.to_vector<std::int64_t>();
-    for (const std::int64_t position : positions)
-      texts.push_back(integer_text(all[static_cast<std::size_t>(position)], x.dtype()));
-    if (x.dtype() == bool8)
-      for (std::string& text : texts)
-        text.insert(0, 5 - text.size(), ' ');  // as wide as "False", even if there is none
-  }
+  if (is_floating(x.dtype())) texts = formatted(seen.to_vector<double>(), x.dtype());
+  else
+    for (const std::int64_t value : seen.to_vector<std::int64_t>()) texts.push_back(integer_text(value, x.dtype()));
+  if (x.dtype() == bool8)
+    for (std::string& text : texts) text.insert(0, 5 - text.size(), ' ');  // as wide as "False", even if there is none
   Printer(out, x.shape(), summarise, std::move(texts), indent).print();
 }
 
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.str(); }
+std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name_of(dtype); }
+std::ostream& operator<<(std::ostream& out, Device device) { return out << device.name(); }
 
 std::ostream& operator<<(std::ostream& out, const Tensor& x) {
   if (!x.defined()) return out << "undefined";
@@ -235,19 +249,17 @@ std::ostream& operator<<(std::ostream& out, const Ragged& x) {
   const Tensor& values = x.values();
   const bool summarise = values.size() > kSummarise || x.count() > kSummarise;
   out << "Ragged[";
-  for (std::int64_t i = 0; i < x.count(); ++i) {
-    const bool left_out = hidden(summarise, x.count(), i);
-    if (left_out && i > kEdge) continue;
+  for_each_shown(summarise, x.count(), [&](std::int64_t i, bool left_out) {
     if (i > 0) out << ",\n       ";
     if (left_out) {
       out << "...";
-      continue;
+      return;
     }
     Shape shape = values.shape();
     shape[0] = x.length(i);
     const std::int64_t offset = x.offsets().span()[static_cast<std::size_t>(i)] * values.stride(0);
     print_tensor(out, detail::view(values, offset, shape, values.array().strides), 7);
-  }
+  });
   return out << ']';
 }
 

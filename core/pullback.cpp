@@ -8,8 +8,9 @@
 
 namespace reel::detail {
 
-PullbackRange::PullbackRange() {
-  now_running_somewhere("pullback");
+PullbackRange::PullbackRange(SourceLocation where) {
+  if (where.known()) now_running("pullback", where);
+  else now_running_somewhere("pullback");
   before_ = thread_tape.list;
   if (!thread_tape.recording) {
     own_ = open_ = true;

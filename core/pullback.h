@@ -1,10 +1,12 @@
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
+#include "reel/core/call_at.h"
 #include "reel/core/ragged.h"
 #include "reel/core/tape.h"
 
@@ -16,7 +18,7 @@ namespace detail {
 class REEL_API PullbackRange {
  public:
   /// Begins recording, to a list of its own if no tape is alive.
-  PullbackRange();
+  explicit PullbackRange(SourceLocation where);
   ~PullbackRange();
   PullbackRange(const PullbackRange&) = delete;
   PullbackRange& operator=(const PullbackRange&) = delete;
@@ -82,17 +84,17 @@ class Pullback {
   std::tuple<Xs...> xs_;
 };
 
-/// Calls f(x...) and gives its result with a callback that takes the result's gradient back to x... and to the parameters
-/// on the way: auto [y, backprop] = pullback(layer, x); dx = backprop(dy). x... are Tensor or Ragged; f returns Tensor, Ragged
-/// or Tensors. With no tape alive the recorded ops belong to the callback; with one alive they are a range of it, and the
-/// callback throws once that tape has ended.
+/// Tensor, Ragged or Parameter.
+template <class X>
+concept TensorOrRagged = std::convertible_to<const X&, const Tensor&> || std::same_as<X, Ragged>;
+
+namespace detail {
 template <class F, class... Xs>
-auto pullback(F&& f, const Xs&... xs) {
-  auto range = std::make_shared<detail::PullbackRange>();
-  const SourceLocation where;
-  Tensors watched{range->watched(detail::values_of(xs), where)...};
+auto pullback_of(SourceLocation where, F& f, const Xs&... xs) {
+  auto range = std::make_shared<PullbackRange>(where);
+  Tensors watched{range->watched(values_of(xs), where)...};
   auto y = [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return std::forward<F>(f)(detail::with_values(xs, watched[I])...);
+    return call_at(where, f, with_values(xs, watched[I])...);
   }
   (std::index_sequence_for<Xs...>());
   using Y = decltype(y);
@@ -100,5 +102,26 @@ auto pullback(F&& f, const Xs&... xs) {
   range->close();
   return std::pair<Y, Pullback<Y, std::decay_t<Xs>...>>(range->given(y), {range, y, watched, xs...});
 }
+}  // namespace detail
+
+/// Calls f(x...) and gives its result with a callback that takes the result's gradient back to x... and to the parameters
+/// on the way: auto [y, backprop] = pullback(layer, x); dx = backprop(dy). x... are Tensor or Ragged; f returns Tensor, Ragged
+/// or Tensors. With no tape alive the recorded ops belong to the callback; with one alive they are a range of it, and the
+/// callback throws once that tape has ended. Throws Error if one of x... is undefined.
+template <class F, TensorOrRagged X>
+auto pullback(F&& f, const X& x, SourceLocation where = SourceLocation::current()) {
+  return detail::pullback_of(where, f, x);
+}
+template <class F, TensorOrRagged X, TensorOrRagged Y>
+auto pullback(F&& f, const X& x, const Y& y, SourceLocation where = SourceLocation::current()) {
+  return detail::pullback_of(where, f, x, y);
+}
+template <class F, TensorOrRagged X, TensorOrRagged Y, TensorOrRagged Z>
+auto pullback(F&& f, const X& x, const Y& y, const Z& z, SourceLocation where = SourceLocation::current()) {
+  return detail::pullback_of(where, f, x, y, z);
+}
+/// Of more there is no room for the caller's line.
+template <class F, TensorOrRagged... Xs>
+requires(sizeof...(Xs) > 3) auto pullback(F&& f, const Xs&... xs) { return detail::pullback_of({}, f, xs...); }
 
 }  // namespace reel

@@ -117,12 +117,6 @@ Ragged::Ragged(Tensor values, Offsets offsets, SourceLocation where)
                      where);
 }
 
-void Ragged::refuse_index(const char* call, std::int64_t least, std::int64_t i, SourceLocation where) const {
-  throw IndexError(std::string(call) + ": the sequence must be in [" + std::to_string(least) + ", " +
-                       std::to_string(count()) + "), got " + std::to_string(i),
-                   where);
-}
-
 Ragged Ragged::from_lengths(const Tensor& values, std::span<const std::int64_t> lengths, SourceLocation where) {
   return Ragged(values, Offsets(lengths, where), where);
 }

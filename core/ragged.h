@@ -36,7 +36,12 @@ class REEL_API Offsets {
   /// All rows of all sequences.
   std::int64_t total() const { return values()[state_->count]; }
   std::int64_t max_length() const { return state_->max_length; }
-  std::int64_t length(std::int64_t i) const { return values()[i + 1] - values()[i]; }
+  /// Rows of sequence i. Throws IndexError.
+  REEL_INLINE std::int64_t length(std::int64_t i, SourceLocation where = SourceLocation::current()) const {
+    if (REEL_USER_CODE && (i < 0 || i >= count())) [[unlikely]]
+      detail::refuse_index("Offsets::length", "sequence", 0, count(), i, where);
+    return values()[i + 1] - values()[i];
+  }
   /// The n + 1 offsets.
   std::span<const std::int64_t> span() const { return {values(), static_cast<std::size_t>(count() + 1)}; }
   std::vector<std::int64_t> lengths() const;
@@ -90,13 +95,15 @@ class REEL_API Ragged {
   std::int64_t total() const { return offsets_.total(); }
   /// Throws IndexError.
   std::int64_t length(std::int64_t i, SourceLocation where = SourceLocation::current()) const {
-    if (i < 0 || i >= count()) refuse_index("Ragged::length", 0, i, where);
+    if (i < 0 || i >= count()) detail::refuse_index("Ragged::length", "sequence", 0, count(), i, where);
     return offsets_.length(i);
   }
   bool defined() const { return values_.defined(); }
   DType dtype(SourceLocation where = SourceLocation::current()) const { return known("dtype", where).dtype(); }
   Device device(SourceLocation where = SourceLocation::current()) const { return known("device", where).device(); }
-  Segments segments() const { return offsets_.segments(device()); }
+  Segments segments(SourceLocation where = SourceLocation::current()) const {
+    return offsets_.segments(known("segments", where).device());
+  }
   /// The same sequences with other values [total, ...].
   Ragged with(Tensor values, SourceLocation where = SourceLocation::current()) const {
     return Ragged(std::move(values), offsets_, where);
@@ -111,7 +118,6 @@ class REEL_API Ragged {
       detail::refuse_undefined(call, "Ragged", where);
     return values_;
   }
-  [[noreturn]] void refuse_index(const char* call, std::int64_t least, std::int64_t i, SourceLocation where) const;
 
   Tensor values_;
   Offsets offsets_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "reel/core/macros.h"
@@ -33,5 +34,8 @@ REEL_INLINE void now_running_somewhere(const char* op) {
 REEL_API std::string running_op();
 /// Throws Error "call: the <kind> is undefined".
 [[noreturn]] REEL_API void refuse_undefined(const char* call, const char* kind, SourceLocation where);
+/// Throws IndexError "call: the <kind> must be in [least, count), got index".
+[[noreturn]] REEL_API void refuse_index(const char* call, const char* kind, std::int64_t least, std::int64_t count,
+                                        std::int64_t index, SourceLocation where);
 
 }  // namespace reel::detail

@@ -3,9 +3,11 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "reel/core/dependence.h"
 #include "reel/core/error.h"
 #include "reel/core/ops.h"
 #include "reel/core/scratch.h"
@@ -20,6 +22,13 @@ std::string described(const Node& node) {
 }
 
 namespace {
+
+// The standard's own errors have a text that can be replaced, and stay what they are: whoever throws a type of his own from
+// a callback, derived from one of these, catches that type.
+template <class StandardError>
+void prepend_to(StandardError& error, const Node& node) {
+  error = StandardError("backward of " + described(node) + ": " + error.what());
+}
 
 // While a callback runs, errors are told with its op, and what it records belongs to the line that recorded it; but the
 // memory of parameters' gradients to that of the sweep.
@@ -270,6 +279,12 @@ void Sweep::run_node(const Node& node) {
   } catch (Error& error) {
     error.prepend("backward of " + described(node));
     throw;
+  } catch (std::runtime_error& error) {
+    prepend_to(error, node);
+    throw;
+  } catch (std::logic_error& error) {
+    prepend_to(error, node);
+    throw;
   }
   for (int o = 0; o < node.output_count; ++o)
     if ((flags(node.slot + o) & kWanted) == 0) gradient(node.slot + o) = Tensor();
@@ -375,6 +390,12 @@ Tensor Sweep::result(std::size_t i) const {
   for (const Outside& outside : outside_)
     if (slot == kConstant ? outside.parameter == x.state() : outside.slot == slot) dx = outside.gradient;
   if (!dx.defined()) {
+    if (const Node* link = slot < begin_ ? link_before(list_, first_node_, last_node_, y_slot_, *x.state()) : nullptr)
+      throw Error(std::string(call_) + ": y depends on wanted tensor " + std::to_string(i) + " by way of " +
+                      described(*link) +
+                      ", which was computed before this tape began and is a constant to it: begin the tape before, or "
+                      "ask the one outside",
+                  where_);
     dx = empty_like(x);
     backend(x.device()).fill(dx.array(), 0);
   }

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
+#include "reel/core/names.h"
 #include "reel/core/node.h"
 #include "reel/core/tensors.h"
 
@@ -47,7 +49,8 @@ class REEL_API Tape {
 
   /// d y / d x for each x, as values; y has one element; zeros where y does not depend on x. Each x must be a trainable
   /// parameter, a watched tensor or computed from one. Parameters' gradients are untouched. While a tape outside this one is
-  /// alive the result is recorded, and can be differentiated again.
+  /// alive the result is recorded, and can be differentiated again. What was computed before this tape began is a constant to
+  /// it: if y depends on x only by way of that, Error is thrown.
   Tensors gradient(const Tensor& y, const Tensors& xs, SweepOptions options = {},
                    SourceLocation where = SourceLocation::current());
   /// The same for sum(y * dy).
@@ -129,29 +132,30 @@ REEL_API void check_record(const char* op, const Tensors& inputs, const Tensors&
 /// Nothing is recorded if no tape is alive or no input is on it. Throws Error if an output is on a tape already, or is
 /// one of the inputs.
 template <class F>
-Tensors record(const char* op, const Tensors& inputs, const Tensors& outputs, const Saved& saved, F&& callback,
+Tensors record(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Saved& saved, F&& callback,
                SourceLocation where = SourceLocation::current()) {
   detail::UserCallback<std::decay_t<F>> wrapped{std::forward<F>(callback)};
   if (!detail::taping()) return outputs;
-  detail::check_record(op, inputs, outputs, where);
-  detail::record_list(op, where, inputs, outputs, saved.tensors, std::move(wrapped));
+  const char* const name = detail::interned(op);
+  detail::check_record(name, inputs, outputs, where);
+  detail::record_list(name, where, inputs, outputs, saved.tensors, std::move(wrapped));
   return outputs;
 }
 template <class F>
-Tensors record(const char* op, const Tensors& inputs, const Tensors& outputs, F&& callback,
+Tensors record(std::string_view op, const Tensors& inputs, const Tensors& outputs, F&& callback,
                SourceLocation where = SourceLocation::current()) {
   Saved all{inputs};
   for (const Tensor& output : outputs) all.tensors.push_back(output);
   return record(op, inputs, outputs, all, std::forward<F>(callback), where);
 }
 template <class F>
-Tensor record(const char* op, const Tensors& inputs, const Tensor& output, F&& callback,
+Tensor record(std::string_view op, const Tensors& inputs, const Tensor& output, F&& callback,
               SourceLocation where = SourceLocation::current()) {
   record(op, inputs, Tensors{output}, std::forward<F>(callback), where);
   return output;
 }
 template <class F>
-Tensor record(const char* op, const Tensors& inputs, const Tensor& output, const Saved& saved, F&& callback,
+Tensor record(std::string_view op, const Tensors& inputs, const Tensor& output, const Saved& saved, F&& callback,
               SourceLocation where = SourceLocation::current()) {
   record(op, inputs, Tensors{output}, saved, std::forward<F>(callback), where);
   return output;

@@ -108,6 +108,14 @@ namespace detail {
 
 constinit const Tensor undefined_tensor;
 
+int from_front(const char* call, int axis, const Shape& shape, SourceLocation where) {
+  const int rank = shape.rank(), from = axis < 0 ? axis + rank : axis;
+  if (from >= 0 && from < rank) return from;
+  throw IndexError(std::string(call) + ": axis must be in [-" + std::to_string(rank) + ", " + std::to_string(rank) +
+                       ") of shape " + shape.str() + ", got " + std::to_string(axis),
+                   where);
+}
+
 void destroy(TensorState* state) noexcept {
   if (state->traced) [[unlikely]]
     trace_destroyed(state);
@@ -309,6 +317,21 @@ void Tensor::read_all(void* values, DType dtype) const {
   detail::ran("read", {}, {this}, target);
 }
 
+// What a vector of all elements takes, if it can be had at all.
+std::size_t Tensor::vector_size(std::size_t element, SourceLocation where) const {
+  require_defined("to_vector", where);
+  std::size_t bytes;
+  if (__builtin_mul_overflow(static_cast<std::size_t>(size()), element, &bytes) || bytes > detail::kLargestBlock)
+    refuse_vector(element, where);
+  return static_cast<std::size_t>(size());
+}
+
+void Tensor::refuse_vector(std::size_t element, SourceLocation where) const {
+  throw OutOfMemory("to_vector: a vector of " + std::to_string(size()) + " elements of " + std::to_string(element) +
+                        " bytes, for shape " + shape().str() + ", is not to be had; " + memory_stats().str(),
+                    where);
+}
+
 const void* Tensor::readable(DType dtype, SourceLocation where) const {
   require_defined("data", where);
   if (dtype != this->dtype())
@@ -324,6 +347,8 @@ const void* Tensor::readable(DType dtype, SourceLocation where) const {
 }
 
 void Tensor::note_write(const char* call, SourceLocation where) {
+  if (!defined()) [[unlikely]]
+    detail::refuse_undefined(call, "tensor", where);
   detail::refuse_if_taped(*this, call, where);
   detail::TensorState& root = state_->version_root();
   root.version.fetch_add(1, std::memory_order_relaxed);

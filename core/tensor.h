@@ -75,6 +75,9 @@ struct Index {
   requires std::is_integral_v<I> REEL_INLINE Index(I i, SourceLocation at = SourceLocation::current())
       : value(static_cast<std::int64_t>(i)), where(at) {}
 };
+
+/// The axis from the front. Throws IndexError unless it is in [-rank, rank).
+REEL_API int from_front(const char* call, int axis, const Shape& shape, SourceLocation where);
 }  // namespace detail
 
 /// An n-dimensional array: a cheap handle to shared, typed memory with a shape and strides. Copies of a handle are the same
@@ -119,11 +122,11 @@ class REEL_API Tensor {
   REEL_INLINE Device device(SourceLocation where = SourceLocation::current()) const {
     return known("device", where).array.device;
   }
-  /// Elements from one index to the next along `axis`, counted from 0. Throws IndexError.
+  /// Elements from one index to the next along `axis`; negative axes count from the last. Throws IndexError.
   REEL_INLINE std::int64_t stride(int axis, SourceLocation where = SourceLocation::current()) const {
     const Array& array = known("stride", where).array;
     if (REEL_USER_CODE && (axis < 0 || axis >= array.rank())) [[unlikely]]
-      detail::refuse_axis("stride", array.shape, axis, where);
+      axis = detail::from_front("stride", axis, array.shape, where);
     return array.strides[axis];
   }
   REEL_INLINE bool is_contiguous(SourceLocation where = SourceLocation::current()) const {
@@ -139,12 +142,17 @@ class REEL_API Tensor {
     return value;
   }
 
-  /// All elements in row-major order, converted to T.
+  /// All elements in row-major order, converted to T. Throws OutOfMemory.
   template <class T>
   std::vector<T> to_vector(SourceLocation where = SourceLocation::current()) const {
     static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no elements in memory: use std::uint8_t");
-    require_defined("to_vector", where);
-    std::vector<T> values(static_cast<std::size_t>(size(where)));
+    const std::size_t count = vector_size(sizeof(T), where);
+    std::vector<T> values;
+    try {
+      values.resize(count);
+    } catch (const std::bad_alloc&) {
+      refuse_vector(sizeof(T), where);
+    }
     read_all(values.data(), dtype_of<T>);
     return values;
   }
@@ -196,6 +204,8 @@ class REEL_API Tensor {
   void require_defined(const char* call, SourceLocation where) const;
   void read_item(void* value, DType dtype, SourceLocation where) const;
   void read_all(void* values, DType dtype) const;
+  std::size_t vector_size(std::size_t element, SourceLocation where) const;
+  [[noreturn]] void refuse_vector(std::size_t element, SourceLocation where) const;
   const void* readable(DType dtype, SourceLocation where) const;
 
   detail::TensorState* state_ = nullptr;
@@ -218,8 +228,10 @@ REEL_API Tensor empty_like(const Tensor& x, SourceLocation where = SourceLocatio
 REEL_API Tensor from_memory(void* data, const Shape& shape, DType dtype, void (*release)(void*) = nullptr,
                             void* context = nullptr, SourceLocation where = SourceLocation::current());
 
-/// "[2, 3]"
+/// "[2, 3]", "f32", "cuda:0"
 REEL_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
+REEL_API std::ostream& operator<<(std::ostream& out, DType dtype);
+REEL_API std::ostream& operator<<(std::ostream& out, Device device);
 /// As numpy prints it.
 REEL_API std::ostream& operator<<(std::ostream& out, const Tensor& x);
 REEL_API std::string to_string(const Tensor& x);

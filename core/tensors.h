@@ -27,15 +27,22 @@ class Tensors {
 
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  Tensor& operator[](std::size_t i) { return i < kInline ? few_[i] : more_[i - kInline]; }
-  const Tensor& operator[](std::size_t i) const { return i < kInline ? few_[i] : more_[i - kInline]; }
+  /// Throws IndexError.
+  REEL_INLINE Tensor& operator[](detail::Index i) {
+    check(i);
+    return at(static_cast<std::size_t>(i.value));
+  }
+  REEL_INLINE const Tensor& operator[](detail::Index i) const {
+    check(i);
+    return at(static_cast<std::size_t>(i.value));
+  }
 
   /// Iterates by position, since the elements are in two places.
   template <class List, class Element>
   struct Iterator {
     List* list;
     std::size_t i;
-    Element& operator*() const { return (*list)[i]; }
+    Element& operator*() const { return list->at(i); }
     Iterator& operator++() {
       ++i;
       return *this;
@@ -48,6 +55,13 @@ class Tensors {
   Iterator<const Tensors, const Tensor> end() const { return {this, size_}; }
 
  private:
+  Tensor& at(std::size_t i) { return i < kInline ? few_[i] : more_[i - kInline]; }
+  const Tensor& at(std::size_t i) const { return i < kInline ? few_[i] : more_[i - kInline]; }
+  REEL_INLINE void check(detail::Index i) const {
+    if (REEL_USER_CODE && static_cast<std::size_t>(i.value) >= size_) [[unlikely]]
+      detail::refuse_index("Tensors[]", "position", 0, static_cast<std::int64_t>(size_), i.value, i.where);
+  }
+
   static constexpr std::size_t kInline = 4;
   Tensor few_[kInline];
   std::vector<Tensor> more_;

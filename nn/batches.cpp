@@ -45,7 +45,7 @@ std::int64_t Dataset::size(SourceLocation where) const {
 }
 
 Batches::Batches(Dataset dataset, BatchOptions options, SourceLocation where)
-    : dataset_(std::move(dataset)), options_(options) {
+    : dataset_(std::move(dataset)), options_(options), where_(where) {
   check(dataset_, options_, where);
   if (options_.shuffle) seed_ = options_.seed ? *options_.seed : drawn_seed();
 }
@@ -57,8 +57,9 @@ std::int64_t Batches::batches_per_epoch() const {
 
 bool Batches::next(Batch& batch) {
   reel::detail::now_running_somewhere("batches");
+  reel::detail::now_running("batches", where_);
   batch = {};
-  if (epoch_ >= first_ + options_.epochs || batches_per_epoch() == 0) {
+  if (epoch_ - first_ >= options_.epochs || batches_per_epoch() == 0) {
     first_ = epoch_;
     return false;
   }

@@ -86,6 +86,7 @@ class REEL_API Batches {
  private:
   Dataset dataset_;
   BatchOptions options_;
+  SourceLocation where_;  // that made it: a loop over it has no line of its own
   std::uint64_t seed_ = 0;
   std::int64_t epoch_ = 0, step_ = 0;
   std::int64_t first_ = 0;     // epoch with which the loop began

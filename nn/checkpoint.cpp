@@ -6,6 +6,8 @@
 
 #include "reel/core/random.h"
 #include "reel/core/tape.h"
+#include "reel/nn/layer.h"
+#include "reel/nn/module_state.h"
 #include "reel/nn/safetensors.h"
 #include "reel/nn/safetensors_header.h"
 #include "reel/ops/create.h"
@@ -35,6 +37,7 @@ auto named(const char* call, SourceLocation where, F&& f) {
 }
 
 std::vector<NamedTensor> tensors_of(const Module& module, SourceLocation where) {
+  detail::require_sizes(*module.state(), reel::detail::running_op().c_str(), where);
   std::vector<NamedTensor> all;
   for (const NamedParameter& named : module.named_parameters(where))
     all.push_back({named.name, named.parameter.value()});
@@ -165,6 +168,10 @@ struct Parts {
       : module(tensors_of(training.module, where)),
         optimizer(prefixed("optimizer.", training.optimizer.state())),
         own(prefixed("own.", training.tensors)) {
+    for (const NamedTensor& named : training.tensors)
+      if (!named.tensor.defined())
+        throw Error(reel::detail::running_op() + ": the program's own tensor " + shown(named.name) + " must be defined",
+                    where);
     if (training.ema != nullptr) ema = prefixed("ema.", training.ema->state());
     rest.push_back({"random", random_tensor()});
     if (training.batches != nullptr) rest.push_back({"batches", training.batches->state()});

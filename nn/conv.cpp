@@ -36,13 +36,16 @@ const Conv2dLayerOptions& checked(const char* kind, const Conv2dLayerOptions& op
 }  // namespace
 
 Conv2d::Conv2d(const char* kind, const Conv2dLayerOptions& options, SourceLocation where) : Module(kind) {
-  build(checked(kind, options, where), where);
+  checked(kind, options, where);
+  reel::detail::now_running(kind, where);
+  build(options, where);
 }
 
 // What is wrong is said before anything is registered.
 Conv2d::Conv2d(const char* kind, Module* parent, std::string name, const Conv2dLayerOptions& options,
                SourceLocation where)
     : Module(parent, (checked(kind, options, where), std::move(name)), kind, where) {
+  reel::detail::now_running(kind, where);
   build(options, where);
 }
 
@@ -57,7 +60,7 @@ void Conv2d::build(const Conv2dLayerOptions& options, SourceLocation where) {
                .groups = options.groups,
                .mode = options.padding_mode};
   const Shape shape{options.out, options.in / options.groups, options.kernel.height, options.kernel.width};
-  weight_ = parameter("weight", zeros(shape, {}, where), where);
+  weight_ = parameter("weight", zeros(shape), where);
   if (options.bias) bias_ = parameter("bias", zeros({options.out}), where);
   if (options.in == 0) detail::leave_open(*this);
   else start(where);
@@ -70,7 +73,7 @@ void Conv2d::start(SourceLocation where) const {
 }
 
 void Conv2d::settle(const Tensor& x, SourceLocation where) const {
-  if (!detail::is_open(*this) || x.rank() != 4) return;  // refused by the op
+  if (!detail::is_open(*this) || !x.defined() || x.rank() != 4) return;  // refused by the op
   check_groups(state()->kind.c_str(), x.shape()[1], weight_.shape()[0], geometry_.groups, where);
   detail::settle(*this, weight_, x.shape()[1] / geometry_.groups, where);
   start(where);

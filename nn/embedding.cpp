@@ -32,7 +32,8 @@ Embedding::Embedding(Module* parent, std::string name, EmbeddingOptions options,
 }
 
 void Embedding::build(EmbeddingOptions options, SourceLocation where) {
-  weight_ = parameter("weight", zeros({options.rows, options.width}, {}, where), where);
+  reel::detail::now_running(kKind, where);
+  weight_ = parameter("weight", zeros({options.rows, options.width}), where);
   init::normal(weight_, 0, 1, {}, where);
 }
 

@@ -6,8 +6,9 @@
 #include "reel/core/random.h"
 
 /// First values of parameters. Numbers are the same for every backend and number of threads. Each counts as a write to the
-/// parameter's value. fan_in and fan_out are those of a weight [out, in, kernel...]: in and out times the kernel's size;
-/// the functions that need them throw ShapeError for a rank below 2.
+/// parameter's value, and throws Error if the parameter is undefined or a number out of its range. fan_in and fan_out are
+/// those of a weight [out, in, kernel...]: in and out times the kernel's size; the functions that need them throw ShapeError
+/// for a rank below 2.
 namespace reel::nn::init {
 
 /// Where random numbers come from: a generator, or else the process's (see manual_seed).
@@ -26,7 +27,7 @@ class Source {
 
 REEL_API void zeros(Parameter parameter, SourceLocation where = SourceLocation::current());
 REEL_API void constant(Parameter parameter, double value, SourceLocation where = SourceLocation::current());
-/// In [low, high).
+/// In [low, high), where low <= high.
 REEL_API void uniform(Parameter parameter, double low, double high, Source source = {},
                       SourceLocation where = SourceLocation::current());
 REEL_API void normal(Parameter parameter, double mean, double deviation, Source source = {},

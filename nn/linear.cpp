@@ -38,6 +38,7 @@ Linear::Linear(Module* parent, std::string name, const LinearOptions& options, S
 }
 
 void Linear::build(const LinearOptions& options, SourceLocation where) {
+  reel::detail::now_running(kKind, where);
   const bool shares = options.weight.defined();
   weight_ = shares ? parameter("weight", options.weight, where)
                    : parameter("weight", zeros({options.out, options.in}), where);
@@ -59,12 +60,12 @@ void Linear::settle(const Shape& x, SourceLocation where) const {
 }
 
 Tensor Linear::operator()(const Tensor& x, SourceLocation where) const {
-  if (detail::is_open(*this)) settle(x.shape(), where);
+  if (x.defined() && detail::is_open(*this)) settle(x.shape(), where);
   return linear(x, weight_, detail::value_of(bias_), Epilogue::none, where);
 }
 
 Ragged Linear::operator()(const Ragged& x, SourceLocation where) const {
-  if (detail::is_open(*this)) settle(x.values().shape(), where);
+  if (x.defined() && detail::is_open(*this)) settle(x.values().shape(), where);
   return linear(x, weight_, detail::value_of(bias_), Epilogue::none, where);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "reel/core/call_at.h"
 #include "reel/core/error.h"
 #include "reel/core/random.h"
 #include "reel/core/tape.h"
@@ -85,15 +86,15 @@ class Variances {
 template <class Density>
 class NutsChain {
  public:
-  NutsChain(Density& density, std::size_t size, const NutsOptions& options, std::uint64_t stream)
-      : density_(density), options_(options), generator_(options.seed, stream), variance_(size, 1.0) {
+  NutsChain(Density& density, std::size_t size, const NutsOptions& options, std::uint64_t stream, SourceLocation where)
+      : density_(density), options_(options), where_(where), generator_(options.seed, stream), variance_(size, 1.0) {
     for (int tries = 0; tries < 100; ++tries) {
       at_.q = Vector(size);
       for (double& q : at_.q) q = 4 * uniform() - 2;
       evaluate(at_);
       if (std::isfinite(at_.log_density)) return;
     }
-    throw Error("nuts: the density must be finite somewhere in (-2, 2), got none in 100 tries");
+    throw Error("nuts: the density must be finite somewhere in (-2, 2), got none in 100 tries", where);
   }
 
   /// Warms up, then writes the draws of chain `index`.
@@ -144,12 +145,12 @@ class NutsChain {
   double uniform() { return static_cast<double>(generator_.below(std::int64_t{1} << 53)) * 0x1p-53; }
 
   void evaluate(State& state) {
-    const Tensor q = from_vector(state.q);
+    const Tensor q = from_vector(state.q, where_);
     Tape tape;
-    tape.watch(q);
-    const Tensor log_density = density_(q);
-    state.log_density = log_density.item();
-    state.slope = tape.gradient(log_density, Tensors{q})[0].template to_vector<double>();
+    tape.watch(q, where_);
+    const Tensor log_density = reel::detail::call_at(where_, density_, q);
+    state.log_density = log_density.item(where_);
+    state.slope = tape.gradient(log_density, Tensors{q}, {}, where_)[0].template to_vector<double>(where_);
   }
 
   void leap(State& state, double step) {
@@ -170,8 +171,8 @@ class NutsChain {
   }
 
   void draw_momentum(State& state) {
-    state.p =
-        randn({static_cast<std::int64_t>(state.q.size())}, generator_, {.dtype = f64}).template to_vector<double>();
+    state.p = randn({static_cast<std::int64_t>(state.q.size())}, generator_, {.dtype = f64}, where_)
+                  .template to_vector<double>(where_);
     for (std::size_t i = 0; i < state.p.size(); ++i) state.p[i] /= std::sqrt(variance_[i]);
   }
 
@@ -252,6 +253,7 @@ class NutsChain {
 
   Density& density_;
   const NutsOptions& options_;
+  SourceLocation where_;
   Generator generator_;
   Vector variance_;  // of the posterior, as far as it is known
   State at_;
@@ -266,15 +268,22 @@ class NutsChain {
 /// Draws from the distribution with density exp(log_density(q)), up to a factor, over all q [size] (f64) without bounds: see
 /// transforms.h for what has some. log_density gives one element and is differentiated by the tape. Hamiltonian Monte Carlo
 /// as the No-U-Turn sampler chooses its paths, with step size and a diagonal mass matrix adapted in the warm-up. The same
-/// seed gives the same draws. Throws Error if the density is finite nowhere near 0, and whatever log_density throws.
+/// seed gives the same draws. Throws Error for options out of range, if the density is finite nowhere near 0, and whatever log_density throws.
 ///
 ///   nn::Draws draws = nn::nuts([&](const Tensor& q) { return -0.5 * sum(q * q); }, 3);
 ///   draws.mean(0), draws.r_hat(0), draws.effective_size(0)
 template <class LogDensity>
-Draws nuts(LogDensity&& log_density, std::int64_t size, const NutsOptions& options = {}) {
+Draws nuts(LogDensity&& log_density, std::int64_t size, const NutsOptions& options = {},
+           SourceLocation where = SourceLocation::current()) {
+  if (size < 1 || options.chains < 1 || options.draws < 1 || options.warmup < 0)
+    throw Error("nuts: size, chains and draws >= 1 and warmup >= 0 are required, got " + std::to_string(size) + ", " +
+                    std::to_string(options.chains) + ", " + std::to_string(options.draws) + " and " +
+                    std::to_string(options.warmup),
+                where);
   Draws draws(options.chains, options.draws, static_cast<std::size_t>(size));
   for (int chain = 0; chain < options.chains; ++chain)
-    detail::NutsChain(log_density, static_cast<std::size_t>(size), options, static_cast<std::uint64_t>(chain) + 1)
+    detail::NutsChain(log_density, static_cast<std::size_t>(size), options, static_cast<std::uint64_t>(chain) + 1,
+                      where)
         .run(draws, chain);
   return draws;
 }

@@ -30,8 +30,8 @@ void Optimizer::group(const std::string& name, GroupOptions options, SourceLocat
   if (name.empty() || std::none_of(parameters_.begin(), parameters_.end(), in_group))
     throw Error(std::string(kind_) + ": a parameter in group '" + name + "' is required (Module::set_group), got none",
                 where);
-  if (options.weight_decay && !(*options.weight_decay >= 0))
-    throw Error(std::string(kind_) + ": weight_decay >= 0 is required", where);
+  if (const double decay = options.weight_decay.value_or(0); !(decay >= 0))
+    throw Error(std::string(kind_) + ": weight_decay >= 0 is required, got " + std::to_string(decay), where);
   const auto known = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.name == name; });
   if (known != groups_.end()) known->options = std::move(options);
   else groups_.push_back({name, std::move(options)});
@@ -107,9 +107,9 @@ void Optimizer::find_pieces(const Part& part, double rate) {
 void Optimizer::step(SourceLocation where) {
   reel::detail::now_running(call_, where);
   lay_out(where);
-  const double rate = rate_(steps_, where);
+  const double rate = rate_.at(steps_, call_, where);
   for (Group& group : groups_)
-    if (group.options.lr) group.rate = (*group.options.lr)(steps_, where);
+    if (group.options.lr) group.rate = group.options.lr->at(steps_, call_, where);
   for (const Parameter& parameter : parameters_)
     if (takes_part(parameter)) parameter.state()->value.note_write(call_, where);
 

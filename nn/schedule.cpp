@@ -36,14 +36,12 @@ void detail::Plateau::observe(double score) {
 
 Schedule::Schedule(double rate) : rate_at_([rate](std::int64_t) { return rate; }) {}
 
-double Schedule::operator()(std::int64_t step, SourceLocation where) const {
-  if (!rate_at_) throw Error("schedule: the schedule is undefined", where);
-  if (step < 0) throw Error("schedule: a step from 0 on is required, got " + std::to_string(step), where);
+double Schedule::at(std::int64_t step, const char* call, SourceLocation where) const {
+  require(static_cast<bool>(rate_at_), call, "a schedule that is defined", where, "one that is undefined");
+  require(step >= 0, call, "a step from 0 on", where, step);
   const double rate = rate_at_(step);
-  if (!(rate >= 0) || std::isinf(rate))
-    throw Error(
-        "schedule: a finite rate >= 0 is required, got " + std::to_string(rate) + " at step " + std::to_string(step),
-        where);
+  require(rate >= 0 && !std::isinf(rate), call, "a finite rate >= 0", where,
+          std::to_string(rate) + " at step " + std::to_string(step));
   return rate;
 }
 

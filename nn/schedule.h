@@ -46,7 +46,11 @@ class REEL_API Schedule {
   const std::vector<std::shared_ptr<detail::Plateau>>& plateaus() const { return plateaus_; }
 
   /// The rate at `step`. Throws Error if step < 0, or if the rate is negative, infinite or NaN.
-  double operator()(std::int64_t step, SourceLocation where = SourceLocation::current()) const;
+  double operator()(std::int64_t step, SourceLocation where = SourceLocation::current()) const {
+    return at(step, "schedule", where);
+  }
+  /// The same for the call named `call`, as errors tell it.
+  double at(std::int64_t step, const char* call, SourceLocation where) const;
 
   /// Tells of a result on held-out data, where more is better (accuracy, or minus the loss). Only `plateau` heeds it.
   void observe(double score);

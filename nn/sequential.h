@@ -1,11 +1,13 @@
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "reel/core/call_at.h"
 #include "reel/core/error.h"
 #include "reel/core/ragged.h"
 #include "reel/nn/module.h"
@@ -34,8 +36,8 @@ class AnyLayerOf final : public AnyLayer {
  private:
   template <class X>
   X apply(const X& x, SourceLocation where) {
-    if constexpr (std::is_invocable_r_v<X, F&, const X&, SourceLocation>) return layer_(x, where);
-    else if constexpr (std::is_invocable_r_v<X, F&, const X&>) return layer_(x);
+    if constexpr (std::is_invocable_r_v<X, F&, const X&, SourceLocation> || std::is_invocable_r_v<X, F&, const X&>)
+      return reel::detail::call_at(where, layer_, x);
     else
       throw Error(std::string("Sequential: a layer that takes and returns a ") +
                       (std::is_same_v<X, Tensor> ? "Tensor" : "Ragged") + " is required, got one that does not",
@@ -43,6 +45,15 @@ class AnyLayerOf final : public AnyLayer {
   }
 
   F layer_;
+};
+
+/// A part's name with the line that wrote it, where no defaulted argument can stand behind it.
+struct PartName {
+  std::string text;
+  SourceLocation where;
+
+  template <std::convertible_to<std::string> Text>
+  PartName(Text&& name, SourceLocation at = SourceLocation::current()) : text(std::forward<Text>(name)), where(at) {}
 };
 
 }  // namespace detail
@@ -61,9 +72,9 @@ class Sequential : public Module {
     (add(std::move(layers)), ...);
   }
   template <class... Layers>
-  Sequential(Module* parent, std::string name, Layers... layers)
-      : Module(parent, std::move(name), "Sequential", SourceLocation{}) {
-    (add(std::move(layers)), ...);
+  Sequential(Module* parent, detail::PartName name, Layers... layers)
+      : Module(parent, std::move(name.text), "Sequential", name.where) {
+    (add(std::move(layers), name.where), ...);
   }
   Sequential(const Sequential& other) : Module(other) {
     for (const auto& layer : other.layers_) layers_.push_back(layer->copy());

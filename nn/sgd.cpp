@@ -1,3 +1,4 @@
+#include <cmath>
 #include <utility>
 
 #include "reel/nn/layer.h"
@@ -16,6 +17,7 @@ std::vector<const char*> buffers_of(const SgdOptions& options) {
 const SgdOptions& checked(const SgdOptions& options, SourceLocation where) {
   const auto number = [](double x) { return std::to_string(x); };
   detail::require(options.momentum >= 0, "SGD", "momentum >= 0", number(options.momentum), where);
+  detail::require(std::isfinite(options.dampening), "SGD", "a finite dampening", number(options.dampening), where);
   detail::require(options.weight_decay >= 0, "SGD", "weight_decay >= 0", number(options.weight_decay), where);
   detail::require(!options.nesterov || (options.momentum > 0 && options.dampening == 0), "SGD",
                   "momentum > 0 and dampening 0 for nesterov",

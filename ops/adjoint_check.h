@@ -42,7 +42,7 @@ AdjointReport adjoint_check(A&& a, const Tensors& inputs, const AdjointOptions& 
 template <class A, class X, class... Xs>
 AdjointReport adjoint_check(A&& a, const std::tuple<X, Xs...>& inputs, const AdjointOptions& options = {},
                             SourceLocation where = SourceLocation::current()) {
-  return detail::adjoint_check([&](const Tensors& xs) { return detail::call_with(a, xs, inputs); }, {},
+  return detail::adjoint_check([&](const Tensors& xs) { return detail::call_with(where, a, xs, inputs); }, {},
                                detail::flat(inputs), options, where);
 }
 template <class A, std::same_as<Ragged> R>  // no braces

@@ -52,6 +52,10 @@ void rank(const char* op, const char* name, const Tensor& x, int rank, const cha
 }
 
 int axis(const char* op, int axis, int rank, SourceLocation where) {
+  if (rank == 0)
+    throw ShapeError(std::string(op) + ": a tensor with axes is required, got axis " + std::to_string(axis) +
+                         " of one that has none, shape []",
+                     where);
   if (axis < -rank || axis >= rank)
     throw ShapeError(std::string(op) + ": axis must be in [-" + std::to_string(rank) + ", " + std::to_string(rank) +
                          "), got " + std::to_string(axis),
@@ -59,16 +63,17 @@ int axis(const char* op, int axis, int rank, SourceLocation where) {
   return axis < 0 ? axis + rank : axis;
 }
 
-std::int64_t elements(const char* op, const Shape& shape, SourceLocation where) {
+std::int64_t elements(const char* op, const Shape& shape, SourceLocation where, const Shape* given) {
+  if (given == nullptr) given = &shape;
   std::int64_t product = 1;
   bool empty = false, fits = true;
   for (const std::int64_t size : shape) {
     empty = empty || size == 0;
     fits = fits && (size == 0 || !__builtin_mul_overflow(product, size, &product));
-    if (size < 0) throw ShapeError(std::string(op) + ": sizes must not be negative, got shape " + shape.str(), where);
+    if (size < 0) throw ShapeError(std::string(op) + ": sizes must not be negative, got shape " + given->str(), where);
   }
   if (!empty && !fits)
-    throw ShapeError(std::string(op) + ": a shape must have fewer than 2^63 elements, got " + shape.str(), where);
+    throw ShapeError(std::string(op) + ": a shape must have fewer than 2^63 elements, got " + given->str(), where);
   return empty ? 0 : product;
 }
 

@@ -28,7 +28,8 @@ void rank(const char* op, const char* name, const Tensor& x, int rank, const cha
 /// The axis from the front; ShapeError unless it is in [-rank, rank).
 int axis(const char* op, int axis, int rank, SourceLocation where);
 /// Elements of a shape; ShapeError if one of its sizes is negative or their number does not fit 64 bits.
-std::int64_t elements(const char* op, const Shape& shape, SourceLocation where);
+/// `given`: the shape as the user wrote it, if another.
+std::int64_t elements(const char* op, const Shape& shape, SourceLocation where, const Shape* given = nullptr);
 /// a + b and a * b, for sizes; ShapeError if they do not fit 64 bits.
 std::int64_t plus(const char* op, std::int64_t a, std::int64_t b, SourceLocation where);
 std::int64_t times(const char* op, std::int64_t a, std::int64_t b, SourceLocation where);
@@ -43,8 +44,11 @@ namespace reel::detail {
 inline Tensor packed(const Tensor& x) { return x.is_contiguous() ? x : copied(x, x.dtype()); }
 /// A view of x with x's size-1 axes (and missing leading ones) repeated; unrecorded.
 Tensor broadcast_view(const Tensor& x, const Shape& shape);
-/// `shape` with what is left in the place of its -1. ShapeError unless it has as many elements as `from`.
-Shape reshaped_to(const Shape& from, const Shape& shape, SourceLocation where);
+/// `shape` with what is left in the place of its -1. ShapeError unless it has as many elements as `from`. `by_row`: axis 0
+/// is that of a Ragged's rows, each of which keeps its elements.
+Shape reshaped_to(const Shape& from, const Shape& shape, SourceLocation where, bool by_row = false);
+/// expand() to `shape`, which the user wrote as `given`.
+Tensor expanded(const Tensor& x, Shape shape, const Shape& given, SourceLocation where);
 /// Memory of x seen as another shape of the same size; x contiguous; unrecorded.
 Tensor reshaped(const Tensor& x, const Shape& shape);
 

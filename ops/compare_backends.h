@@ -44,7 +44,7 @@ CompareReport compare_backends(F&& f, const Tensors& inputs, const CompareOption
 template <class F, class X, class... Xs>
 CompareReport compare_backends(F&& f, const std::tuple<X, Xs...>& inputs, const CompareOptions& options = {},
                                SourceLocation where = SourceLocation::current()) {
-  return detail::compare_backends([&](const Tensors& xs) { return detail::call_with(f, xs, inputs); },
+  return detail::compare_backends([&](const Tensors& xs) { return detail::call_with(where, f, xs, inputs); },
                                   detail::flat(inputs), options, where);
 }
 template <class F, std::same_as<Ragged> R>  // no braces

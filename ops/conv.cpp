@@ -39,14 +39,7 @@ Conv geometry(const char* op, int axes, const Tensor& x, const Tensor& weight, c
   detail::check_correlation(op, axes, x, weight, "out, in / groups", where);
   Conv conv{.batch = x.shape()[0], .in = x.shape()[1], .out = weight.shape()[0], .groups = options.groups};
   conv.mode = options.mode;
-  if (conv.groups < 1 || conv.in % conv.groups != 0 || conv.out % conv.groups != 0)
-    throw ShapeError(std::string(op) + ": groups must divide the " + std::to_string(conv.in) + " input and " +
-                         std::to_string(conv.out) + " output channels, got " + std::to_string(conv.groups),
-                     where);
-  if (weight.shape()[1] != conv.in / conv.groups)
-    throw ShapeError(std::string(op) + ": weight must have " + std::to_string(conv.in / conv.groups) +
-                         " input channels for x " + x.shape().str() + ", got shape " + weight.shape().str(),
-                     where);
+  detail::check_groups(op, x, weight, conv.in, conv.groups, where);
   detail::check_bias(op, bias, x, conv.out, where);
   detail::set_windows(conv, op, axes, detail::kernel_of(weight), options.stride, options.padding, options.dilation,
                       where);

@@ -33,6 +33,7 @@ Ragged within_sequences(const char* op, Convolution convolve, const Ragged& x, c
   check::floating(op, "x", x.values(), where);
   check::rank(op, "x's values", x.values(), 2, "[total, in]", where);
   check::rank(op, "weight", weight, 3, "[out, in / groups, k]", where);
+  detail::check_groups(op, x.values(), weight, x.values().shape()[1], options.groups, where);
   if (options.into.defined()) throw Error(std::string(op) + ": within sequences memory of its own is required", where);
   Conv conv;
   detail::set_windows(conv, op, 1, detail::kernel_of(weight), options.stride, options.padding, options.dilation, where);

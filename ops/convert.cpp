@@ -30,17 +30,20 @@ Tensor to(const Tensor& x, Device device, SourceLocation where) {
 
 Ragged to(const Ragged& x, Device device, SourceLocation where) { return x.with(to(x.values(), device, where)); }
 
+static Tensor recorded_copy(const char* op, const Tensor& x, SourceLocation where) {
+  Tensor y = detail::copied(x, x.dtype());
+  if (taping() && is_floating(x.dtype())) record_op(op, where, {&x}, y, {}, [](Gradients& g) { g.add(0, g.dy()); });
+  return y;
+}
+
 Tensor clone(const Tensor& x, SourceLocation where) {
   check::defined("clone", "x", x, where);
-  Tensor y = detail::copied(x, x.dtype());
-  if (taping() && is_floating(x.dtype()))
-    record_op("clone", where, {&x}, y, {}, [](Gradients& g) { g.add(0, g.dy()); });
-  return y;
+  return recorded_copy("clone", x, where);
 }
 
 Tensor contiguous(const Tensor& x, SourceLocation where) {
   check::defined("contiguous", "x", x, where);
-  return x.is_contiguous() ? x : clone(x, where);
+  return x.is_contiguous() ? x : recorded_copy("contiguous", x, where);
 }
 
 Tensor stop_gradient(const Tensor& x, SourceLocation where) {

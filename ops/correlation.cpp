@@ -68,6 +68,19 @@ void check_correlation(const char* op, int axes, const Tensor& x, const Tensor& 
   check::like(op, "weight", weight, "x", x, where);
 }
 
+void check_groups(const char* op, const Tensor& x, const Tensor& weight, std::int64_t in, std::int64_t groups,
+                  SourceLocation where) {
+  const std::int64_t out = weight.shape()[0];
+  if (groups < 1 || in % groups != 0 || out % groups != 0)
+    throw ShapeError(std::string(op) + ": groups must divide the " + std::to_string(in) + " input and " +
+                         std::to_string(out) + " output channels, got " + std::to_string(groups),
+                     where);
+  if (weight.shape()[1] != in / groups)
+    throw ShapeError(std::string(op) + ": weight must have " + std::to_string(in / groups) + " input channels for x " +
+                         x.shape().str() + ", got shape " + weight.shape().str(),
+                     where);
+}
+
 void check_bias(const char* op, const Tensor& bias, const Tensor& x, std::int64_t out, SourceLocation where) {
   if (!bias.defined()) return;
   check::like(op, "bias", bias, "x", x, where);

@@ -23,6 +23,9 @@ Tensor packed_images(const Tensor& x);
 /// which errors write as `channels`.
 void check_correlation(const char* op, int axes, const Tensor& x, const Tensor& weight, const char* channels,
                        SourceLocation where);
+/// ShapeError unless `groups` divide the channels and weight [out, in / groups, ...] has as many as x.
+void check_groups(const char* op, const Tensor& x, const Tensor& weight, std::int64_t in, std::int64_t groups,
+                  SourceLocation where);
 /// The same unless bias is undefined or [out].
 void check_bias(const char* op, const Tensor& bias, const Tensor& x, std::int64_t out, SourceLocation where);
 /// The kernel's sizes as a weight has them.

@@ -1,10 +1,9 @@
 #include "reel/ops/custom_op.h"
 
 #include <cmath>
-#include <mutex>
-#include <set>
 #include <string_view>
 
+#include "reel/core/names.h"
 #include "reel/core/trace_log.h"
 #include "reel/ops/check.h"
 #include "reel/ops/create.h"
@@ -15,13 +14,6 @@ namespace reel {
 namespace detail {
 
 namespace {
-
-const char* interned(const std::string& name) {
-  static std::mutex mutex;
-  static auto* const names = new std::set<std::string>;
-  const std::lock_guard lock(mutex);
-  return names->insert(name).first->c_str();
-}
 
 /// A message of its parts: one call, where a chain of + would be many.
 std::string joined(std::initializer_list<std::string_view> parts) {

@@ -271,14 +271,19 @@ class REEL_API CustomOp {
   /// Computes and records; one output. Throws Error if the op has no code for the device; what the shape rules and gradcheck
   /// throw. Backward keeps inputs and outputs.
   template <class... Rest>
-  Tensor operator()(const detail::CustomTensorArgument& first, const Rest&... rest) const {
+  requires(std::is_constructible_v<CustomArgument, const Rest&, SourceLocation>&&...) Tensor operator()(
+      const detail::CustomTensorArgument& first, const Rest&... rest) const {
     return call<Tensor>(first, rest...);
   }
   /// The same, for an output that is a Ragged.
   template <class... Rest>
-  Ragged operator()(const detail::CustomRaggedArgument& first, const Rest&... rest) const {
+  requires(std::is_constructible_v<CustomArgument, const Rest&, SourceLocation>&&...) Ragged operator()(
+      const detail::CustomRaggedArgument& first, const Rest&... rest) const {
     return call<Ragged>(first, rest...);
   }
+  /// For who calls it with somebody else's line, as pullback does.
+  Tensor operator()(const Tensor& x, SourceLocation where) const { return call<Tensor>(CustomArgument(x, where)); }
+  Ragged operator()(const Ragged& x, SourceLocation where) const { return call<Ragged>(CustomArgument(x, where)); }
   /// Says what the result is: Tensor or Ragged for one output, Tensors for any number.
   template <class Result, class... Rest>
   Result call(const CustomArgument& first, const Rest&... rest) const {

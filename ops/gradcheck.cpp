@@ -240,6 +240,7 @@ Tensors random_like(const Tensors& xs, Generator& generator) {
 
 GradcheckReport gradcheck(const TensorsFunction& f, const Tensors& inputs, const GradcheckOptions& options,
                           SourceLocation where) {
+  now_running("gradcheck", where);
   for (const Tensor& x : inputs) {
     check::defined("gradcheck", "each input", x, where);
     if (x.dtype() != f64)

@@ -67,7 +67,7 @@ template <std::size_t>
 using OneTensor = const Tensor&;
 template <class F, std::size_t... I>
 constexpr bool takes(std::index_sequence<I...>) {
-  return std::is_invocable_v<F&, OneTensor<I>...>;
+  return kCallable<F&, OneTensor<I>...>;
 }
 // Calls f with `count` tensors, or with the first of the larger numbers that is there and that f takes.
 template <std::size_t count, class F>
@@ -75,7 +75,7 @@ Tensors call_one_by_one(CheckCall call, F& f, const Tensors& xs) {
   using Indices = std::make_index_sequence<count>;
   if constexpr (takes<F>(Indices()))
     if (xs.size() == count) return [&]<std::size_t... I>(std::index_sequence<I...>) {
-        return flat(f(xs[I]...));
+        return flat(call_at(call.where, f, xs[I]...));
       }
   (Indices());
   if constexpr (count < kMostTensors) return call_one_by_one<count + 1>(call, f, xs);
@@ -94,18 +94,18 @@ Tensors call_with(CheckCall call, F& f, const Tensors& xs) {
     return call_one_by_one<1>(call, f, xs);
   } else {
     static_assert(
-        std::is_invocable_v<F&, const Tensors&>,
+        kCallable<F&, const Tensors&>,
         "f must take Tensors, or one to eight tensors one by one; for Ragged, give the inputs as a std::tuple");
-    return flat(f(xs));
+    return flat(call_at(call.where, f, xs));
   }
 }
 // f, which takes what stands in the tuple, with other values.
 template <class F, class... Xs>
-Tensors call_with(F& f, const Tensors& values, const std::tuple<Xs...>& shells) {
-  static_assert(std::is_invocable_v<F&, decltype(with_values(std::declval<const Xs&>(), Tensor()))...>,
+Tensors call_with(SourceLocation where, F& f, const Tensors& values, const std::tuple<Xs...>& shells) {
+  static_assert(kCallable<F&, decltype(with_values(std::declval<const Xs&>(), Tensor()))...>,
                 "f must take what stands in the tuple, one by one: a Tensor or a Ragged each");
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return flat(f(with_values(std::get<I>(shells), values[I])...));
+    return flat(call_at(where, f, with_values(std::get<I>(shells), values[I])...));
   }
   (std::index_sequence_for<Xs...>());
 }
@@ -133,8 +133,8 @@ GradcheckReport gradcheck(F&& f, const Tensors& inputs, const GradcheckOptions& 
 template <class F, class X, class... Xs>
 GradcheckReport gradcheck(F&& f, const std::tuple<X, Xs...>& inputs, const GradcheckOptions& options = {},
                           SourceLocation where = SourceLocation::current()) {
-  return detail::gradcheck([&](const Tensors& xs) { return detail::call_with(f, xs, inputs); }, detail::flat(inputs),
-                           options, where);
+  return detail::gradcheck([&](const Tensors& xs) { return detail::call_with(where, f, xs, inputs); },
+                           detail::flat(inputs), options, where);
 }
 template <class F, std::same_as<Ragged> R>  // no braces
 GradcheckReport gradcheck(F&& f, const R& x, const GradcheckOptions& options = {},

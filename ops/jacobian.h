@@ -1,14 +1,9 @@
 #pragma once
 
-#include <string>
 #include <utility>
 
-#include "reel/core/error.h"
+#include "reel/core/call_at.h"
 #include "reel/core/tape.h"
-#include "reel/ops/arithmetic.h"
-#include "reel/ops/convert.h"
-#include "reel/ops/create.h"
-#include "reel/ops/views.h"
 
 /// Whole matrices of derivatives, for small sizes, and products with the second one for any size. f takes and returns a
 /// Tensor (f32 or f64). Parameters' gradients are untouched. While a tape is alive the results are recorded: a jacobian has
@@ -17,16 +12,20 @@ namespace reel {
 
 namespace detail {
 
-// x, or x under another identity if no tape knows it, so that watching it stays within the call.
-inline Tensor watchable(const Tensor& x, SourceLocation where) { return is_tracked(x) ? x : stop_gradient(x, where); }
+/// x, or x under another identity if no tape knows it, so that watching it stays within the call. Throws Error if x is
+/// undefined.
+REEL_API Tensor watchable(const char* call, const Tensor& x, SourceLocation where);
+/// d y / d x, row by row, for y computed from x under `tape`.
+REEL_API Tensor jacobian_of(Tape& tape, const Tensor& y, const Tensor& x, SourceLocation where);
+/// The gradient of y, which has one element; zeros if it does not depend on x.
+REEL_API Tensor gradient_of(const char* call, Tape& tape, const Tensor& y, const Tensor& x, SourceLocation where);
+/// That of sum(slope * v).
+REEL_API Tensor product_of(Tape& tape, const Tensor& slope, const Tensor& v, const Tensor& x, SourceLocation where);
 
 template <class F>
-Tensor gradient_at(F& f, const Tensor& x, const char* call, SourceLocation where) {
+Tensor gradient_at(const char* call, F& f, const Tensor& x, SourceLocation where) {
   Tape tape;
-  const Tensor y = f(x);
-  if (y.size() != 1)
-    throw ShapeError(std::string(call) + ": f must give one element, got shape " + y.shape().str(), where);
-  return is_tracked(y) ? tape.gradient(y, Tensors{x}, {}, where)[0] : zeros_like(x);
+  return gradient_of(call, tape, call_at(where, f, x), x, where);
 }
 
 }  // namespace detail
@@ -34,42 +33,26 @@ Tensor gradient_at(F& f, const Tensor& x, const char* call, SourceLocation where
 /// d f(x)[i...] / d x[j...], of f(x)'s shape followed by x's. One sweep per element of f(x).
 template <class F>
 Tensor jacobian(F&& f, const Tensor& x, SourceLocation where = SourceLocation::current()) {
-  const Tensor at = detail::watchable(x, where);
+  const Tensor at = detail::watchable("jacobian", x, where);
   Tape tape;
   tape.watch(at, where);
-  const Tensor y = f(at);
-  if (y.rank() + x.rank() > kMaxRank)
-    throw ShapeError("jacobian: the axes of x and f(x) must be at most " + std::to_string(kMaxRank) +
-                         " together, got " + x.shape().str() + " and " + y.shape().str(),
-                     where);
-  Shape shape = y.shape();
-  for (const std::int64_t size : x.shape()) shape.push_back(size);
-  if (!is_tracked(y) || shape.size() == 0) return zeros(shape, {.dtype = x.dtype(), .device = x.device()});
-
-  const Tensor indices = arange(y.size(), {.dtype = i64, .device = y.device()});
-  Tensors rows;
-  for (std::int64_t i = 0; i < y.size(); ++i) {
-    const Tensor seed = reshape(cast(indices == i, y.dtype()), y.shape());
-    rows.push_back(tape.gradient(y, seed, Tensors{at}, {.keep = true}, where)[0]);
-  }
-  return reshape(stack(rows), shape);
+  return detail::jacobian_of(tape, detail::call_at(where, f, at), at, where);
 }
 
 /// d^2 f(x) / d x[i...] d x[j...], of x's shape twice; f(x) has one element. Throws ShapeError.
 template <class F>
 Tensor hessian(F&& f, const Tensor& x, SourceLocation where = SourceLocation::current()) {
-  return jacobian([&](const Tensor& at) { return detail::gradient_at(f, at, "hessian", where); }, x, where);
+  return jacobian([&](const Tensor& at) { return detail::gradient_at("hessian", f, at, where); }, x, where);
 }
 
 /// hessian(f, x) v, of x's shape like v, in two sweeps, without the matrix. Throws ShapeError, DTypeError, DeviceError.
 template <class F>
 Tensor hessian_vector_product(F&& f, const Tensor& x, const Tensor& v,
                               SourceLocation where = SourceLocation::current()) {
-  const Tensor at = detail::watchable(x, where);
+  const Tensor at = detail::watchable("hessian_vector_product", x, where);
   Tape tape;
   tape.watch(at, where);
-  const Tensor slope = detail::gradient_at(f, at, "hessian_vector_product", where);
-  return is_tracked(slope) ? tape.gradient(slope, v, Tensors{at}, {}, where)[0] : zeros_like(x);
+  return detail::product_of(tape, detail::gradient_at("hessian_vector_product", f, at, where), v, at, where);
 }
 
 }  // namespace reel

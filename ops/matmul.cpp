@@ -264,7 +264,7 @@ Ragged matmul(const Ragged& a, const Tensor& b, SourceLocation where) {
 Tensor outer(const Tensor& a, const Tensor& b, SourceLocation where) {
   check::rank("outer", "a", a, 1, "[m]", where);
   check::rank("outer", "b", b, 1, "[n]", where);
-  return mul(Arg(unsqueeze(a, 1, where), where), Arg(b, where));
+  return unsqueeze(a, 1) * b;
 }
 
 Tensor dot(const Tensor& a, const Tensor& b, SourceLocation where) {

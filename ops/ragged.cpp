@@ -353,7 +353,7 @@ Ragged Ragged::from_list(const Tensors& sequences, SourceLocation where) {
 Tensor Ragged::operator[](detail::Index index) const {
   check::defined("Ragged[]", "the Ragged", values_, index.where);
   std::int64_t i = index.value;
-  if (i < -count() || i >= count()) refuse_index("Ragged[]", -count(), i, index.where);
+  if (i < -count() || i >= count()) detail::refuse_index("Ragged[]", "sequence", -count(), count(), i, index.where);
   if (i < 0) i += count();
   return narrow(values_, 0, offsets_.span()[static_cast<std::size_t>(i)], length(i), index.where);
 }

@@ -39,12 +39,8 @@ std::int64_t times(const char* op, std::int64_t number, SourceLocation where) {
 }  // namespace
 
 Ragged reshape(const Ragged& x, const Shape& shape, SourceLocation where) {
-  Shape full = with_rows("reshape", x, shape, false, where), row = x.values().shape();
-  // Of one row, so that it does not depend on how many there are.
-  row[0] = full[0] = 1;
-  full = detail::reshaped_to(row, full, where);
-  full[0] = x.total();
-  return x.with(reshape(x.values(), full, where), where);
+  with_rows("reshape", x, shape, false, where);
+  return x.with(reshape(x.values(), detail::reshaped_to(x.values().shape(), shape, where, true), where), where);
 }
 
 Ragged flatten(const Ragged& x, int first, int last, SourceLocation where) {
@@ -73,7 +69,7 @@ Ragged squeeze(const Ragged& x, int axis, SourceLocation where) {
 }
 
 Ragged expand(const Ragged& x, const Shape& shape, SourceLocation where) {
-  return x.with(expand(x.values(), with_rows("expand", x, shape, true, where), where), where);
+  return x.with(detail::expanded(x.values(), with_rows("expand", x, shape, true, where), shape, where), where);
 }
 
 Ragged slice(const Ragged& x, int axis, std::int64_t begin, std::int64_t end, std::int64_t step, SourceLocation where) {

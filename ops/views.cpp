@@ -87,21 +87,25 @@ std::string axis_text(int axis) { return " of axis " + std::to_string(axis); }
 
 namespace detail {
 
-Shape reshaped_to(const Shape& from, const Shape& shape, SourceLocation where) {
+Shape reshaped_to(const Shape& from, const Shape& shape, SourceLocation where, bool by_row) {
   Shape full = shape;
   int unknown = -1;
-  for (int i = 0; i < shape.rank(); ++i) {
+  if (by_row) full[0] = 1;  // of one row, so that it does not depend on how many there are
+  for (int i = by_row; i < shape.rank(); ++i) {
     if (shape[i] == -1 && unknown < 0) full[unknown = i] = 1;
     else if (shape[i] < 0)
       throw ShapeError("reshape: sizes must be at least 0, but for one -1, got " + shape.str(), where);
   }
-  const std::int64_t known = check::elements("reshape", full, where);
+  const std::int64_t known = check::elements("reshape", full, where, &shape);
   if (unknown >= 0 && known == 0)
     throw ShapeError("reshape: -1 beside a size of 0 has no meaning, got " + shape.str(), where);
-  if (unknown >= 0) full[unknown] = from.size() / known;
-  if (known * (unknown >= 0 ? full[unknown] : 1) != from.size())
-    throw ShapeError("reshape: the new shape must have as many elements as " + from.str() + ", got " + shape.str(),
+  const std::int64_t elements = by_row ? Shape::of(from.begin() + 1, from.rank() - 1).size() : from.size();
+  if (unknown >= 0) full[unknown] = elements / known;
+  if (known * (unknown >= 0 ? full[unknown] : 1) != elements)
+    throw ShapeError(std::string("reshape: the new shape must have as many elements ") +
+                         (by_row ? "in a row as " : "as ") + from.str() + ", got " + shape.str(),
                      where);
+  if (by_row) full[0] = from[0];
   return full;
 }
 
@@ -197,9 +201,12 @@ Tensor squeeze(const Tensor& x, int axis, SourceLocation where) {
   return y;
 }
 
-Tensor expand(const Tensor& x, const Shape& given, SourceLocation where) {
+Tensor expand(const Tensor& x, const Shape& shape, SourceLocation where) {
   check::defined("expand", "x", x, where);
-  Shape shape = given;
+  return detail::expanded(x, shape, shape, where);
+}
+
+Tensor detail::expanded(const Tensor& x, Shape shape, const Shape& given, SourceLocation where) {
   const int lead = shape.rank() - x.rank();
   bool fits = lead >= 0;
   for (int i = 0; fits && i < x.rank(); ++i) {
@@ -209,7 +216,12 @@ Tensor expand(const Tensor& x, const Shape& given, SourceLocation where) {
   }
   if (!fits)
     throw ShapeError("expand: " + x.shape().str() + " must broadcast to the new shape, got " + given.str(), where);
-  check::elements("expand", shape, where);
+  for (int i = 0; i < lead; ++i)
+    if (shape[i] == -1)
+      throw ShapeError("expand: -1 keeps the size of an axis of " + x.shape().str() +
+                           ", and a new one in front needs a size, got " + given.str(),
+                       where);
+  check::elements("expand", shape, where, &given);
   Tensor y = detail::broadcast_view(x, shape);
   if (taping())
     record_op("expand", where, {&x}, y, {}, [](Gradients& g) { g.add(0, detail::sum_to(g.dy(), g.shape(0))); });

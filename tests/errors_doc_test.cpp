@@ -250,6 +250,16 @@ void unwatched() {
   Tensors gradients = tape.gradient(sum(w * x), {x});
 }
 
+// What an inner tape does not see
+void inner_tape() {
+#line 1 "train.cpp"
+  Parameter w(ones({3}));
+  Tape outer;
+  Tensor h = w * 2;
+  Tape inner;
+  Tensors gradients = inner.gradient(sum(h), {w});
+}
+
 // Writing to what is on a tape
 void write_on_tape() {
 #line 1 "train.cpp"
@@ -416,7 +426,7 @@ void options() {
   nn::Adam adam({w}, {.lr = 1e-3, .beta1 = 1});
 }
 
-#line 420 "errors_doc_test.cpp"
+#line 430 "errors_doc_test.cpp"
 
 const std::vector<Example>& examples() {
   static const std::vector<Example> all = {
@@ -439,6 +449,7 @@ const std::vector<Example>& examples() {
       {"Backward from several elements", several_elements},
       {"Backward twice", twice},
       {"A gradient that nobody watched", unwatched},
+      {"What an inner tape does not see", inner_tape},
       {"Writing to what is on a tape", write_on_tape},
       {"Writing to what backward needs", write_before_backward},
       {"A gradient of the wrong shape", wrong_gradient},

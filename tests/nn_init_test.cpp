@@ -9,6 +9,8 @@
 #include "reel/nn/initialize.h"
 #include "reel/nn/linear.h"
 #include "reel/ops/create.h"
+#include "reel/tests/expect.h"
+#include "reel/tests/told.h"
 
 namespace reel::nn {
 namespace {
@@ -127,6 +129,43 @@ TEST(Init, IsNotRecordedAndCountsAsAWrite) {
   const std::uint32_t before = w.value().version();
   init::he_normal(w);
   EXPECT_GT(w.value().version(), before);
+}
+
+TEST(Init, NumbersOutOfRangeAreRefusedAndChangeNothing) {
+  const Parameter w(ones({2, 3}));
+  expect_told("init::uniform", [&] { init::uniform(w, 1, 0); });
+  expect_told("init::uniform", [&] { init::uniform(w, NAN, 1); });
+  expect_told("init::uniform", [&] { init::uniform(w, 0, INFINITY); });
+  expect_told("init::normal", [&] { init::normal(w, 0, -1); });
+  expect_told("init::normal", [&] { init::normal(w, 0, NAN); });
+  expect_told("init::normal", [&] { init::normal(w, NAN, 1); });
+  expect_told("init::kaiming_uniform", [&] { init::kaiming_uniform(w, NAN); });
+  expect_told("init::orthogonal", [&] { init::orthogonal(w, INFINITY); });
+  EXPECT_THROW_WITH(init::uniform(w, 1, 0), Error, "low <= high, both finite, is required, got 1.000000 and 0.000000");
+  EXPECT_EQ(moments_of(w).low, 1);
+  EXPECT_EQ(moments_of(w).high, 1);
+  init::uniform(w, 2, 2);
+  EXPECT_EQ(moments_of(w).high, 2);
+  init::normal(w, 3, 0);
+  EXPECT_EQ(moments_of(w).low, 3);
+  init::he_uniform(Parameter(zeros({3, 0})));  // nothing to fill
+}
+
+TEST(Init, OfAnUndefinedParameterNamesTheLine) {
+  const Parameter none;
+  expect_told("init::zeros", [&] { init::zeros(none); });
+  expect_told("init::constant", [&] { init::constant(none, 1); });
+  expect_told("init::uniform", [&] { init::uniform(none, 0, 1); });
+  expect_told("init::normal", [&] { init::normal(none, 0, 1); });
+  expect_told("init::lecun_uniform", [&] { init::lecun_uniform(none); });
+  expect_told("init::lecun_normal", [&] { init::lecun_normal(none); });
+  expect_told("init::he_uniform", [&] { init::he_uniform(none); });
+  expect_told("init::he_normal", [&] { init::he_normal(none); });
+  expect_told("init::glorot_uniform", [&] { init::glorot_uniform(none); });
+  expect_told("init::glorot_normal", [&] { init::glorot_normal(none); });
+  expect_told("init::kaiming_uniform", [&] { init::kaiming_uniform(none, 1); });
+  expect_told("init::orthogonal", [&] { init::orthogonal(none); });
+  expect_told("init::layer_bound", [&] { init::layer_bound(none); });
 }
 
 TEST(Init, AVectorHasNoFans) {

@@ -81,8 +81,9 @@ TEST(RaggedShape, ARowsShapeDoesNotDependOnTheNumberOfRows) {
   for (const std::int64_t rows : {0, 3}) {
     const Ragged x = Ragged::from_lengths(ones({rows, 6}), {0, rows});
     EXPECT_EQ(reshape(x, {-1, 2, -1}).values().shape(), Shape(rows, 2, 3));
-    EXPECT_THROW_WITH(reshape(x, {-1, 4, -1}), ShapeError, "reshape", "[1, 6]", "ragged_test.cpp");
-    EXPECT_THROW_WITH(reshape(x, {-1, 5}), ShapeError, "reshape", "as many elements as [1, 6], got [1, 5]");
+    EXPECT_THROW_WITH(reshape(x, {-1, 4, -1}), ShapeError, "reshape", "got [-1, 4, -1]", "ragged_test.cpp");
+    EXPECT_THROW_WITH(reshape(x, {-1, 5}), ShapeError, "reshape", "as many elements in a row as [",
+                      ", 6], got [-1, 5]");
   }
 }
 

@@ -6,6 +6,9 @@
 #include <functional>
 
 #include "reel/core/parameter.h"
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/create.h"
 #include "reel/ops/matmul.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/unary.h"

@@ -90,7 +90,7 @@ std::vector<BadCall> bad_calls() {
           {[] {
              reshape(one_row(), {-1, 4});
            },
-           {"reshape", "as many elements as [1, 2, 3], got [1, 4]", "cases.cpp"}},
+           {"reshape", "as many elements in a row as [1, 2, 3], got [-1, 4]", "cases.cpp"}},
           {[] {
              expand(one_row(), {-1, 2, 2, 3});
            },

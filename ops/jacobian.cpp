@@ -1,0 +1,50 @@
+#include "reel/ops/jacobian.h"
+
+#include <string>
+
+#include "reel/ops/arithmetic.h"
+#include "reel/ops/check.h"
+#include "reel/ops/convert.h"
+#include "reel/ops/create.h"
+#include "reel/ops/logical.h"
+#include "reel/ops/views.h"
+
+namespace reel::detail {
+
+Tensor watchable(const char* call, const Tensor& x, SourceLocation where) {
+  check::floating(call, "x", x, where);
+  return is_tracked(x) ? x : stop_gradient(x);
+}
+
+Tensor jacobian_of(Tape& tape, const Tensor& y, const Tensor& x, SourceLocation where) {
+  check::floating("jacobian", "f(x)", y, where);
+  if (y.rank() + x.rank() > kMaxRank)
+    throw ShapeError("jacobian: the axes of x and f(x) must be at most " + std::to_string(kMaxRank) +
+                         " together, got " + x.shape().str() + " and " + y.shape().str(),
+                     where);
+  Shape shape = y.shape();
+  for (const std::int64_t size : x.shape()) shape.push_back(size);
+  if (!is_tracked(y) || shape.size() == 0) return zeros(shape, {.dtype = x.dtype(), .device = x.device()});
+
+  const Tensor indices = arange(y.size(), {.dtype = i64, .device = y.device()});
+  Tensors rows;
+  for (std::int64_t i = 0; i < y.size(); ++i) {
+    const Tensor seed = reshape(cast(indices == i, y.dtype()), y.shape());
+    rows.push_back(tape.gradient(y, seed, Tensors{x}, {.keep = true}, where)[0]);
+  }
+  return reshape(stack(rows), shape);
+}
+
+Tensor gradient_of(const char* call, Tape& tape, const Tensor& y, const Tensor& x, SourceLocation where) {
+  check::floating(call, "f(x)", y, where);
+  if (y.size() != 1)
+    throw ShapeError(std::string(call) + ": f must give one element, got shape " + y.shape().str(), where);
+  return is_tracked(y) ? tape.gradient(y, Tensors{x}, {}, where)[0] : zeros_like(x);
+}
+
+Tensor product_of(Tape& tape, const Tensor& slope, const Tensor& v, const Tensor& x, SourceLocation where) {
+  check::defined("hessian_vector_product", "v", v, where);
+  return is_tracked(slope) ? tape.gradient(slope, v, Tensors{x}, {}, where)[0] : zeros_like(x);
+}
+
+}  // namespace reel::detail
