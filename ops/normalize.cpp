@@ -24,11 +24,14 @@ struct Rows {
   double eps;
 };
 
-// The gradients in recorded ops, to be differentiated again.
+// The gradients in recorded ops, to be differentiated again. In the order of the kernels, so that overflow shows in the same
+// places: the mean is taken from a row's first element on.
 void recorded_gradients(Gradients& g, const Tensor& input, const Tensor& weight, const Rows& r) {
   const Tensor x = reshape(input, {r.rows, r.n}), dy = reshape(g.dy(), {r.rows, r.n});
   const auto centered = [&](const Tensor& d) { return r.center ? d - mean(d, 1, Keep::yes) : d; };
-  const Tensor d = centered(centered(x));  // again: what rounding left
+  const Tensor first = stop_gradient(narrow(x, 1, 0, r.n > 0 ? 1 : 0));
+  const Tensor from_mean = r.center ? x - (first + mean(x - first, 1, Keep::yes)) : x;
+  const Tensor d = centered(from_mean);  // again: what rounding left
   const Tensor rstd = rsqrt(mean(square(d), 1, Keep::yes) + r.eps);
   const Tensor xhat = d * rstd;
   if (g.needs(0)) {

@@ -81,8 +81,9 @@ REEL_INLINE RowStatistics<T> statistics_of(const T* x, int64_t n, bool center, T
     const Vec<T> d = existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(mean));
     return Pack<T, 2>{{acc.v[0] + d, fma(d, d, acc.v[1])}};
   });
-  const T rest = sums.of[0] / count;
-  return {mean, rest, T(1) / scalar::sqrt(sums.of[1] / count - rest * rest + epsilon)};
+  const T rest = sums.of[0] / count, squares = sums.of[1] / count;
+  const T variance = squares == kInfinity<T> ? squares : squares - rest * rest;  // no infinity - infinity
+  return {mean, rest, T(1) / scalar::sqrt(variance + epsilon)};
 }
 
 /// (x - mean - rest) rstd of one vector.
@@ -128,12 +129,13 @@ struct Backward {
       prefetch_next_row(grad + i, n);
       const Vec<T> g = scaled(lanes.load(grad + i), lanes, i);
       const Vec<T> d = existing(lanes, lanes.load(from + i) - Vec<T>::broadcast(center));
-      return Pack<T, 3>{{acc.v[0] + g, fma(g, d, acc.v[1]), acc.v[2] + d}};
+      return Pack<T, 3>{{acc.v[0] + g, fma(g, d * Vec<T>::broadcast(rate), acc.v[1]), acc.v[2] + d}};
     });
     const T rest = mean == nullptr ? T(0) : sums.of[2] / count;
     // dx = (g - mean(g) - xhat mean(g xhat)) rstd, without centering without mean(g)
     const T shift = mean == nullptr ? T(0) : -sums.of[0] / count * rate;
-    const T slope = -(sums.of[1] - rest * sums.of[0]) * rate / count * rate;
+    const T of_rest = sums.of[0] - sums.of[0] == T(0) ? rest * rate * sums.of[0] : T(0);  // an infinite sum has none
+    const T slope = -(sums.of[1] - of_rest) / count * rate;
     const Standardize<T> standard({center, rest, rate});
     for_each_vector<T>(0, n, [=, this](auto lanes, int64_t i) {
       const Vec<T> dy_i = lanes.load(grad + i), xhat = standard(lanes.load(from + i));

@@ -95,8 +95,9 @@ REEL_DEVICE RowStatistics<T> statistics_of(T first, int64_t n, bool center, T ep
   if (!center) return {0, 0, T(1) / scalar::sqrt(pass(0, T(0)).of[1] / size + epsilon)};
   const T mean = first + pass(0, first).of[0] / size;
   const Sums<T, 2> sums = pass(1, mean);
-  const T rest = sums.of[0] / size;
-  return {mean, rest, T(1) / scalar::sqrt(sums.of[1] / size - rest * rest + epsilon)};
+  const T rest = sums.of[0] / size, squares = sums.of[1] / size;
+  const T variance = squares == scalar::infinity<T>() ? squares : squares - rest * rest;  // no infinity - infinity
+  return {mean, rest, T(1) / scalar::sqrt(variance + epsilon)};
 }
 
 /// One pass over pieces of rows, a block each: the first, or the second where its sums are given. to [rows, pieces].
@@ -172,7 +173,7 @@ struct Gradient {
 template <class T, int count>
 REEL_DEVICE Sums<T, 3> gradient_sums(const Gradient<T>& g, RowGroup group, int64_t r, int64_t begin, int64_t end,
                                      Sums<T, 3>* scratch) {
-  const T center = g.center(r);
+  const T center = g.center(r), rate = g.rstd[r];
   Sums<T, 3> sums{};
   each_pack<count>(group, begin, end, [&](int64_t i) {
     const auto from = load_pack<T, count>(g.x + r * g.n + i);
@@ -181,7 +182,7 @@ REEL_DEVICE Sums<T, 3> gradient_sums(const Gradient<T>& g, RowGroup group, int64
     for (int k = 0; k < count; ++k) {
       const T d = from.v[k] - center;
       sums.of[0] += grad.v[k];
-      sums.of[1] = scalar::fma(grad.v[k], d, sums.of[1]);
+      sums.of[1] = scalar::fma(grad.v[k], d * rate, sums.of[1]);
       sums.of[2] += d;
     }
   });
@@ -229,7 +230,9 @@ __global__ void normalize_backward(const __grid_constant__ Gradient<T> g, const 
     const bool centered = g.mean != nullptr;
     const RowStatistics<T> s{g.center(r), centered ? total.of[2] / size : T(0), rate};
     const T shift = centered ? -total.of[0] / size * rate : T(0);
-    const T slope = -(total.of[1] - s.rest * total.of[0]) * rate / size * rate;
+    const T of_rest =
+        total.of[0] - total.of[0] == T(0) ? s.rest * rate * total.of[0] : T(0);  // an infinite sum has none
+    const T slope = -(total.of[1] - of_rest) / size * rate;
     each_pack<count>(group, pieces.begin(unit), pieces.end(unit, n), [&](int64_t i) {
       const auto from = load_pack<T, count>(g.x + r * n + i), grad = load_pack<T, count>(g.dy + r * n + i);
       const auto inner = g.scaled(grad, i);

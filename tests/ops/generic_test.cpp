@@ -1,7 +1,5 @@
 // The suites that every row of the op-case table goes through.
 
-#include <set>
-
 #include "reel/core/error.h"
 #include "reel/core/parallel.h"
 #include "reel/core/pullback.h"
@@ -104,10 +102,6 @@ TEST_P(Op, FusedAndRecordedGradientsAgreeAtExtremes) {
       return Tensors();
     }
   };
-  // What products that overflow, or meet an infinity, come to depends on their order: not the same in these.
-  const std::set<std::string> orderly = {"layer_norm", "rms_norm", "batch_norm", "group_norm",
-                                         "scaled_dot_product_attention"};
-  const bool finite = orderly.count(row().name.substr(0, row().name.find('/'))) == 1;
   for (const DType dtype : {f32, f64}) {
     const bool wide = dtype == f64;
     constexpr double kInfinity = std::numeric_limits<double>::infinity(),
@@ -115,7 +109,6 @@ TEST_P(Op, FusedAndRecordedGradientsAgreeAtExtremes) {
     const double denormal = wide ? 0x1p-1060 : 0x1p-140, largest = wide ? 0x1.fp1023 : 0x1.fp127;
     for (const int k : row().differentiable)
       for (const double extreme : {0.0, -0.0, denormal, kInfinity, -kInfinity, kNaN, 1e4, -1e4, largest}) {
-        if (finite && !(extreme <= denormal && extreme >= 0)) continue;
         Tensors in = inputs(dtype, Size::small);
         Tensor& x = in[static_cast<std::size_t>(k)];
         SCOPED_TRACE("element " + std::to_string(x.size() / 3) + " of input " + std::to_string(k) + " is " +

@@ -134,6 +134,19 @@ TEST(LayerNorm, ANaNOrInfinityMakesItsOwnRowNaN) {
   EXPECT_EQ(y[2], 0);
 }
 
+TEST(Norms, OfRowsWhoseSquaresOverflowAreZeroWithZeroGradient) {
+  Generator generator(1);
+  for (const std::int64_t n : {3, 40, 3000})
+    for (const bool center : {false, true}) {
+      const Tensor x = 1e30 * randn({2, n}, generator), dy = 1e9 * randn({2, n}, generator);
+      const auto norm = [&](const Tensor& x) { return center ? layer_norm(x, {n}) : rms_norm(x, {n}); };
+      EXPECT_THAT(norm(x).to_vector<double>(), Each(0)) << n;
+      EXPECT_THAT(gradient_of(x, dy, norm).to_vector<double>(), Each(0)) << n;
+      Tape outer;
+      EXPECT_THAT(gradient_of(x, dy, norm).to_vector<double>(), Each(0)) << n;
+    }
+}
+
 TEST(LayerNorm, NormalisesSeveralAxesAsOne) {
   Generator generator(2);
   const Tensor x = randn({5, 2, 3}, generator, kDouble), weight = randn({2, 3}, generator, kDouble);
