@@ -9,7 +9,9 @@
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/offsets.h"
+#include "reel/ops/elementwise.h"
 #include "reel/ops/reduce.h"
+#include "reel/ops/order.h"
 #include "reel/ops/rows.h"
 #include "reel/ops/scan.h"
 #include "reel/ops/sequence.h"
@@ -24,6 +26,7 @@ namespace {
 using detail::as_rows;
 using detail::Gradients;
 using detail::packed;
+using detail::numbers_on;
 using detail::record_op;
 using detail::taping;
 
@@ -88,7 +91,26 @@ constexpr const char* name_of(ReduceOp op) {
 }
 
 Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, SourceLocation where, Tensor* winners) {
+// By the order of each sequence's rows: exact, and of few uses. A sequence without rows has what an axis of none has.
+Tensor integer_extremes(ReduceOp op, const Ragged& x, SourceLocation where, Tensor* winners) {
+  const bool largest = op == ReduceOp::max;
+  const RaggedSorted best = topk(x, 1, largest ? Order::descending : Order::ascending, where);
+  Shape along = x.values().shape();
+  for (int i = 1; i < along.rank(); ++i) along[i] = 1;
+  along[0] = x.count();
+  const Tensor some = reshape(numbers_on(x.device(), x.count(),
+                                         [&](std::int64_t* numbers) {
+                                           for (std::int64_t s = 0; s < x.count(); ++s) *numbers++ = x.length(s);
+                                         }),
+                              along) > 0;
+  const Tensor none = narrow(x.values(), 0, 0, 0);
+  if (winners != nullptr) *winners = reel::where(some, reduce_first(best.which, where), -1);
+  return reel::where(some, reduce_first(best.values, where), largest ? max(none, 0) : min(none, 0));
+}
+
   check::floating(name_of(op), "x", x, where);
+  if ((op == ReduceOp::max || op == ReduceOp::min) && x.defined() && !is_floating(x.dtype()))
+    return integer_extremes(op, Ragged(x, offsets), where, winners);
   Tensor y = empty(with_rows(x.shape(), offsets.count()), like(x));
   const bool adds = op == ReduceOp::sum || op == ReduceOp::mean;
   const Tensor out = as_rows(y);

@@ -49,8 +49,8 @@ inline Ragged operator*(const Arg& a, const Ragged& b) { return mul(a, b); }
 inline Ragged operator/(const Arg& a, const Ragged& b) { return div(a, b); }
 
 /// One row per sequence: values [total, ...] give [n, ...]. A sequence without rows gives 0 for sum and mean, -inf for max,
-/// +inf for min. The gradient of max and min goes to the first winner. f32 or f64; integers and bool8 are summed as i64. Throw
-/// DTypeError.
+/// +inf for min (an integer's least and greatest). The gradient of max and min goes to the first winner. Integers and bool8 are
+/// summed as i64, and keep their dtype in max and min; mean is for f32 and f64, else it throws DTypeError.
 REEL_API Tensor sum(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Tensor mean(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Tensor max(const Ragged& x, SourceLocation where = SourceLocation::current());

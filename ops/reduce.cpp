@@ -157,6 +157,13 @@ Tensor position(const char* name, ReduceOp op, const Tensor& x, int axis, Keep k
   return untaped([&] { return winners_of(name, op, x, axis, keep, where).which; });
 }
 
+// Over all axes.
+Tensor place(const char* name, ReduceOp op, const Tensor& x, SourceLocation where) {
+  check::defined(name, "x", x, where);
+  if (x.size() == 0) throw ShapeError(std::string(name) + ": x must not be empty, got shape " + x.shape().str(), where);
+  return untaped([&] { return position(name, op, reshape(x, {x.size()}), 0, Keep::no, where); });
+}
+
 // --- per sequence -----------------------------------------------------------------------------------------------------
 
 Winners winners_of(ReduceOp op, const Ragged& x, SourceLocation where) {
@@ -166,14 +173,14 @@ Winners winners_of(ReduceOp op, const Ragged& x, SourceLocation where) {
 }
 
 Tensor position(const char* name, ReduceOp op, const Ragged& x, SourceLocation where) {
-  check::floating(name, "x", x.values(), where);
+  check::defined(name, "x", x.values(), where);
   return untaped([&] { return winners_of(op, x, where).which; });
 }
 
 Tensor extremum(const char* name, ReduceOp op, const Ragged& x, SourceLocation where) {
-  check::floating(name, "x", x.values(), where);
+  check::defined(name, "x", x.values(), where);
   const Tensor y = untaped([&] { return op == ReduceOp::max ? max(x) : min(x); });
-  if (taping())
+  if (taping() && is_floating(x.dtype()))
     record_op(name, where, {&x.values()}, y, {&x.values(), &y}, [x, y](Gradients& g) {
       const Ragged winners = winning(x, y);
       const Ragged share = repeat_rows(g.dy() / untaped([&] { return sum(winners); }), x.offsets());
@@ -237,6 +244,9 @@ Tensor argmin(const Tensor& x, int axis, Keep keep, SourceLocation where) {
   return position("argmin", ReduceOp::min, x, axis, keep, where);
 }
 
+Tensor argmax(const Tensor& x, SourceLocation where) { return place("argmax", ReduceOp::max, x, where); }
+Tensor argmin(const Tensor& x, SourceLocation where) { return place("argmin", ReduceOp::min, x, where); }
+
 Winners max_which(const Tensor& x, int axis, Keep keep, SourceLocation where) {
   return winners_of("max_which", ReduceOp::max, x, axis, keep, where);
 }
@@ -264,11 +274,11 @@ Tensor amin(const Ragged& x, SourceLocation where) { return extremum("amin", Red
 Tensor argmax(const Ragged& x, SourceLocation where) { return position("argmax", ReduceOp::max, x, where); }
 Tensor argmin(const Ragged& x, SourceLocation where) { return position("argmin", ReduceOp::min, x, where); }
 Winners max_which(const Ragged& x, SourceLocation where) {
-  check::floating("max_which", "x", x.values(), where);
+  check::defined("max_which", "x", x.values(), where);
   return winners_of(ReduceOp::max, x, where);
 }
 Winners min_which(const Ragged& x, SourceLocation where) {
-  check::floating("min_which", "x", x.values(), where);
+  check::defined("min_which", "x", x.values(), where);
   return winners_of(ReduceOp::min, x, where);
 }
 

@@ -7,7 +7,7 @@
 /// without the reduced axes, or with size 1 there (Keep::yes). An axis out of range or named twice throws ShapeError;
 /// a tensor without axes counts as a vector of one.
 ///
-/// A Ragged (f32 or f64) without axes: one row per sequence, values [total, ...] give [n, ...]; with axes, which lie behind the
+/// A Ragged (prod and mean: f32 or f64) without axes: one row per sequence, values [total, ...] give [n, ...]; with axes, which lie behind the
 /// values' first: per row. sum, mean, max and min of a Ragged stand in ragged.h.
 namespace reel {
 
@@ -37,6 +37,9 @@ REEL_API Tensor argmax(const Tensor& x, int axis, Keep keep = Keep::no,
                        SourceLocation where = SourceLocation::current());
 REEL_API Tensor argmin(const Tensor& x, int axis, Keep keep = Keep::no,
                        SourceLocation where = SourceLocation::current());
+/// Over all axes: the place in the order of rows, [], i64. Throws ShapeError if x is empty.
+REEL_API Tensor argmax(const Tensor& x, SourceLocation where = SourceLocation::current());
+REEL_API Tensor argmin(const Tensor& x, SourceLocation where = SourceLocation::current());
 
 /// What won, and where: its index along the axis, i64.
 struct Winners {
@@ -54,7 +57,7 @@ struct RaggedWinners {
   Ragged y, which;
 };
 
-/// Per sequence: 1 of none, and -inf, +inf for amax and amin; argmax and argmin count from the sequence's first row, -1 if
+/// Per sequence: 1 of none, and -inf, +inf (an integer's least and greatest) for amax and amin; argmax and argmin count from the sequence's first row, -1 if
 /// there is none.
 REEL_API Tensor prod(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Tensor amax(const Ragged& x, SourceLocation where = SourceLocation::current());

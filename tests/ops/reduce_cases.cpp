@@ -41,6 +41,30 @@ OpCase position(const std::string& name, Which op, bool largest) {
                    {name, "axis must be in [-1, 1), got 1"}}}};
 }
 
+// Over all axes.
+OpCase place(const std::string& name, const std::function<Tensor(const Tensor&)>& op, const Fold& fold) {
+  return {.name = name + "/all",
+          .inputs =
+              [](Maker& make, Size size) {
+                const Extent n = extent_of(size);
+                return Tensors{make.distinct({n.rows, 2, n.cols})};
+              },
+          .call = [op](const Tensors& in) { return op(in[0]); },
+          .reference =
+              [fold](const std::vector<Ref>& in) {
+                return Ref{{}, {fold(in[0].v)}};
+              },
+          .order = 0,
+          .differentiable = {},
+          .tolerance = 0,
+          .skip = {Size::empty},
+          .bad = {{[op] {
+                     op(ones({2, 0}));
+                   },
+                   {name, "x must not be empty, got shape [2, 0]"}},
+                  {[op] { op(Tensor()); }, {name, "x must be defined"}}}};
+}
+
 // An empty sequence's infinity would make every difference NaN.
 constexpr double kBound = 100;
 
@@ -87,6 +111,10 @@ std::vector<OpCase> reduce_cases() {
   add("prod", prod, product_of, Numbers::near_one);
   rows.push_back(position("argmax", argmax, true));
   rows.push_back(position("argmin", argmin, false));
+  rows.push_back(place(
+      "argmax", [](const Tensor& x) { return argmax(x); }, place_of_max));
+  rows.push_back(place(
+      "argmin", [](const Tensor& x) { return argmin(x); }, place_of_min));
   const Which winner = [](const Tensor& x, int axis, Keep keep, SourceLocation at) {
     return max_which(x, axis, keep, at).which;
   };
