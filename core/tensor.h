@@ -159,7 +159,8 @@ class REEL_API Tensor {
     return {static_cast<T*>(elements), static_cast<std::size_t>(size())};
   }
 
-  /// Overwrites every element. Throws VersionError if this tensor is on a live tape, ShapeError if elements share a place.
+  /// Overwrites every element. Throws VersionError if this tensor is on a live tape, ShapeError if elements share a place,
+  /// Error for a number beyond an integer's dtype.
   void fill_(Scalar value, SourceLocation where = SourceLocation::current());
   /// Overwrites with the elements of `source` (same shape, any dtype, any device). Throws as fill_ does, and ShapeError.
   void copy_(const Tensor& source, SourceLocation where = SourceLocation::current());

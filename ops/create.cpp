@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 
+#include "reel/core/fits.h"
 #include "reel/ops/check.h"
 
 namespace reel {
@@ -15,6 +16,7 @@ using detail::new_tensor;
 TensorOptions like(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
 
 Tensor filled(const char* op, const Shape& shape, Scalar value, TensorOptions options, SourceLocation where) {
+  detail::check_fits(op, value, options.dtype, where);
   Tensor y = new_tensor(op, shape, options, where);
   backend(y.device()).fill(y.array(), value);
   detail::ran(op, where, {}, y);
@@ -24,6 +26,7 @@ Tensor filled(const char* op, const Shape& shape, Scalar value, TensorOptions op
 // 0, 1, ...
 Tensor counted(const char* op, std::int64_t count, TensorOptions options, SourceLocation where) {
   if (options.dtype == bool8) throw DTypeError(std::string(op) + ": the dtype must be a number's, got bool8", where);
+  if (count > 0) detail::check_fits(op, count - 1, options.dtype, where);
   Tensor y = new_tensor(op, {count}, options, where);
   backend(y.device()).arange(y.array(), 0, 1);
   detail::ran(op, where, {}, y);
@@ -124,9 +127,13 @@ Ragged full_like(const Ragged& x, Scalar value, SourceLocation where) {
 Tensor linspace(double start, double end, std::int64_t count, TensorOptions options, SourceLocation where) {
   if (!is_floating(options.dtype))
     throw DTypeError(std::string("linspace: the dtype must be f32 or f64, got ") + name_of(options.dtype), where);
+  if (!std::isfinite(start) || !std::isfinite(end))
+    throw Error("linspace: start and end must be finite, got " + std::to_string(start) + " and " + std::to_string(end),
+                where);
   Tensor y = new_tensor("linspace", {count}, {.dtype = f64}, where);
   auto* values = y.array().as<double>();
-  const double step = count > 1 ? (end - start) / static_cast<double>(count - 1) : 0;
+  const auto gaps = static_cast<double>(count > 1 ? count - 1 : 1);
+  const double step = std::isfinite(end - start) ? (end - start) / gaps : end / gaps - start / gaps;
   // From both ends, so that both are exact and the numbers lie evenly about the middle.
   for (std::int64_t i = 0; i < count; ++i)
     values[i] =
@@ -153,11 +160,26 @@ Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options, Sour
   if (options.dtype == bool8) throw DTypeError("arange: the dtype must be a number's, got bool8", where);
   if (!is_floating(options.dtype) && !(start.integral && step.integral))
     throw DTypeError(std::string("arange: start and step must be integers for ") + name_of(options.dtype), where);
-  const double count = std::ceil((end.real - start.real) / step.real);
-  if (!(count >= 0 && count < 0x1p62))
-    throw Error("arange: step must lead from start towards end, got start " + std::to_string(start.real) + ", end " +
+  const bool whole = start.integral && end.integral && step.integral;
+  double count = std::ceil((end.real - start.real) / step.real);
+  if (whole && step.integer != 0 && std::abs(end.real - start.real) < 0x1p62) {  // beyond 2^53 doubles are too coarse
+    const std::int64_t gap = end.integer - start.integer, rest = gap % step.integer;
+    count = static_cast<double>(gap / step.integer + (rest != 0 && (rest < 0) == (step.integer < 0)));
+  }
+  const auto refuse = [&](const char* reason) {
+    throw Error(std::string("arange: ") + reason + ", got start " + std::to_string(start.real) + ", end " +
                     std::to_string(end.real) + " and step " + std::to_string(step.real),
                 where);
+  };
+  if (!(count >= 0)) refuse("step must lead from start towards end");
+  if (!(count < 0x1p62)) refuse("there must be fewer than 2^62 numbers");
+  if (count > 0) {
+    const auto steps = static_cast<std::int64_t>(count) - 1;
+    detail::check_fits("arange", start, options.dtype, where);
+    detail::check_fits("arange",
+                       whole ? Scalar(start.integer + steps * step.integer) : start.real + step.real * (count - 1),
+                       options.dtype, where);
+  }
   Tensor y = new_tensor("arange", {static_cast<std::int64_t>(count)}, options, where);
   backend(y.device()).arange(y.array(), start, step);
   detail::ran("arange", where, {}, y);
@@ -214,6 +236,7 @@ Tensor permutation(std::int64_t count, SourceLocation where) {
 Tensor tensor(std::initializer_list<double> values, const Shape& shape, TensorOptions options, SourceLocation where) {
   const Tensor y =
       detail::from_elements("tensor", values.begin(), static_cast<std::int64_t>(values.size()), f64, shape, where);
+  for (const double value : values) detail::check_fits("tensor", value, options.dtype, where);
   return detail::transferred(options.dtype == f64 ? y : detail::copied(y, options.dtype), options.device);
 }
 

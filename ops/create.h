@@ -10,7 +10,8 @@
 namespace reel {
 
 /// Tensors made from nothing. Each throws ShapeError for a negative size and OutOfMemory; dtype and device by options
-/// (f32 on the CPU), so zeros({2, 3}, {.dtype = f64}).
+/// (f32 on the CPU), so zeros({2, 3}, {.dtype = f64}). A number that is asked for is rounded to a floating dtype, where it may
+/// be infinite, and cut off to an integer's, which must have it in its range: else Error. bool8: whether it is not 0.
 REEL_API Tensor zeros(const Shape& shape, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
 REEL_API Tensor ones(const Shape& shape, TensorOptions options = {}, SourceLocation where = SourceLocation::current());
 REEL_API Tensor full(const Shape& shape, Scalar value, TensorOptions options = {},
@@ -28,12 +29,13 @@ REEL_API Tensor arange(std::int64_t count, TensorOptions options = {.dtype = i64
                        SourceLocation where = SourceLocation::current());
 
 /// start, start + step, ... up to but not with end; ceil((end - start) / step) numbers, each computed on its own. Throws Error
-/// for a step of 0, NaN or away from end, DTypeError for bool8 and for a fraction in an integer's dtype.
+/// for a step of 0, NaN or away from end, for 2^62 numbers or more, and for numbers beyond the dtype's range; DTypeError for
+/// bool8 and for a fraction in an integer's dtype.
 REEL_API Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options = {.dtype = i64},
                        SourceLocation where = SourceLocation::current());
 
 /// `count` numbers from start to end, both included, evenly apart; computed in f64, rounded once. One number is start. f32 or
-/// f64. Throws DTypeError.
+/// f64. Throws DTypeError, and Error unless start and end are finite.
 REEL_API Tensor linspace(double start, double end, std::int64_t count, TensorOptions options = {},
                          SourceLocation where = SourceLocation::current());
 /// [rows, cols] with 1 on the main diagonal and 0 elsewhere; any dtype. One size: square.
@@ -75,7 +77,8 @@ REEL_API Tensor permutation(std::int64_t count, Generator& generator, SourceLoca
 template <class T>
 Tensor from_span(std::span<const T> values, const Shape& shape, SourceLocation where = SourceLocation::current());
 
-/// A vector, or a tensor of `shape`, from a list: tensor({1, 2, 3}), tensor({1.5, 2, 3, 4}, {2, 2}, {.dtype = f64}).
+/// A vector, or a tensor of `shape`, from a list: tensor({1, 2, 3}), tensor({1.5, 2, 3, 4}, {2, 2}, {.dtype = f64}). Numbers
+/// as in full.
 REEL_API Tensor tensor(std::initializer_list<double> values, TensorOptions options = {},
                        SourceLocation where = SourceLocation::current());
 REEL_API Tensor tensor(std::initializer_list<double> values, const Shape& shape, TensorOptions options = {},

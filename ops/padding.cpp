@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "reel/core/fits.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
@@ -61,6 +62,7 @@ std::int64_t* write_sources(std::int64_t* to, std::int64_t n, const PadAxis& wid
 Ragged pad_rows(const Ragged& x, const PadAxis& width, PaddingMode mode, Scalar value, SourceLocation where) {
   Shape row = x.values().shape();
   row[0] = 1;
+  detail::check_fits("pad", value, x.dtype(), where);
   const Tensor outside = full(row, value, {.dtype = x.dtype(), .device = x.device()});
   detail::HostList<std::int64_t> lengths(x.count());
   for (std::int64_t s = 0; s < x.count(); ++s) lengths.push_back(x.length(s) + width.before + width.after);
@@ -99,6 +101,7 @@ Tensor pad(const Tensor& x, Widths widths, Scalar value, SourceLocation where) {
       if (whole.shape()[i] != size[i]) whole = narrow(whole, i, begin[i], size[i]);
     return whole;
   };
+  detail::check_fits("pad", value, x.dtype(), where);
   Tensor y = full(shape, value, {.dtype = x.dtype(), .device = x.device()});
   untaped([&] { backend(x.device()).copy(x.array(), inner(y).array()); });
   if (taping() && is_floating(x.dtype()))

@@ -4,14 +4,15 @@
 #include <cmath>
 #include <string>
 
+#include "reel/core/fits.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
-#include "reel/ops/offsets.h"
 #include "reel/ops/elementwise.h"
-#include "reel/ops/reduce.h"
+#include "reel/ops/offsets.h"
 #include "reel/ops/order.h"
+#include "reel/ops/reduce.h"
 #include "reel/ops/rows.h"
 #include "reel/ops/scan.h"
 #include "reel/ops/sequence.h"
@@ -25,8 +26,8 @@ namespace {
 
 using detail::as_rows;
 using detail::Gradients;
-using detail::packed;
 using detail::numbers_on;
+using detail::packed;
 using detail::record_op;
 using detail::taping;
 
@@ -90,7 +91,6 @@ constexpr const char* name_of(ReduceOp op) {
   return op == ReduceOp::sum ? "sum" : op == ReduceOp::mean ? "mean" : op == ReduceOp::max ? "max" : "min";
 }
 
-Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, SourceLocation where, Tensor* winners) {
 // By the order of each sequence's rows: exact, and of few uses. A sequence without rows has what an axis of none has.
 Tensor integer_extremes(ReduceOp op, const Ragged& x, SourceLocation where, Tensor* winners) {
   const bool largest = op == ReduceOp::max;
@@ -108,9 +108,10 @@ Tensor integer_extremes(ReduceOp op, const Ragged& x, SourceLocation where, Tens
   return reel::where(some, reduce_first(best.values, where), largest ? max(none, 0) : min(none, 0));
 }
 
-  check::floating(name_of(op), "x", x, where);
+Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, SourceLocation where, Tensor* winners) {
   if ((op == ReduceOp::max || op == ReduceOp::min) && x.defined() && !is_floating(x.dtype()))
     return integer_extremes(op, Ragged(x, offsets), where, winners);
+  check::floating(name_of(op), "x", x, where);
   Tensor y = empty(with_rows(x.shape(), offsets.count()), like(x));
   const bool adds = op == ReduceOp::sum || op == ReduceOp::mean;
   const Tensor out = as_rows(y);
@@ -368,6 +369,7 @@ Tensors to_list(const Ragged& x, SourceLocation where) {
 Tensor to_padded(const Ragged& x, Scalar padding, SourceLocation where) {
   check::defined("to_padded", "x", x.values(), where);
   if (x.values().rank() == kMaxRank) throw ShapeError("to_padded: values must have fewer than 8 axes", where);
+  detail::check_fits("to_padded", padding, x.dtype(), where);
   return padded(x.values(), x.offsets(), x.offsets().max_length(), padding, where);
 }
 

@@ -6,15 +6,20 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 
 #include "reel/core/error.h"
 #include "reel/ops/arithmetic.h"
+#include "reel/ops/padding.h"
+#include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
 #include "reel/tests/error_of.h"
 
 namespace reel::test {
 namespace {
 
+using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -27,6 +32,65 @@ TEST(Arange, StopsBeforeItsEnd) {
   EXPECT_THROW(arange(0, 3, 0), Error);
   EXPECT_THROW(arange(0, 3, -1), Error);
   EXPECT_THROW(arange(0, 1, 0.5), DTypeError);
+}
+
+TEST(Arange, CountsIntegersBeyondDoublesExactly) {
+  const std::int64_t big = std::int64_t{1} << 60;
+  EXPECT_THAT(arange(big, big + 3, 1).to_vector<std::int64_t>(), ElementsAre(big, big + 1, big + 2));
+  EXPECT_THAT(arange(big + 3, big, -2).to_vector<std::int64_t>(), ElementsAre(big + 3, big + 1));
+  EXPECT_EQ(arange(big, big, 1).size(), 0);
+}
+
+TEST(Arange, SaysWhyItRefuses) {
+  EXPECT_THAT(error_of([] { arange(0, 3, -1); }), HasSubstr("arange: step must lead from start towards end"));
+  EXPECT_THAT(error_of([] { arange(0, NAN, 1, {.dtype = f32}); }), HasSubstr("arange: step must lead"));
+  for (const double end : {1e30, double{INFINITY}})
+    EXPECT_THAT(error_of([=] { arange(0, end, 1, {.dtype = f64}); }),
+                HasSubstr("arange: there must be fewer than 2^62 numbers, got start 0.000000, end"));
+  EXPECT_THAT(error_of([] { arange(0, 300, 1, {.dtype = u8}); }), HasSubstr("arange: the number must fit u8, got 299"));
+  EXPECT_THAT(error_of([] { arange(-1, 2, 1, {.dtype = u8}); }), HasSubstr("arange: the number must fit u8, got -1"));
+  EXPECT_THAT(error_of([] { arange(257, {.dtype = u8}); }), HasSubstr("arange: the number must fit u8, got 256"));
+  EXPECT_THAT(arange(254, 256, 1, {.dtype = u8}).to_vector<int>(), ElementsAre(254, 255));
+}
+
+TEST(Full, RefusesNumbersBeyondAnIntegersRange) {
+  EXPECT_THAT(error_of([] { full({2}, 300, {.dtype = u8}); }),
+              AllOf(HasSubstr("full: the number must fit u8, got 300"), HasSubstr("create_test.cpp")));
+  for (const Scalar& number : {Scalar(-1), Scalar(256), Scalar(256.0), Scalar(-1.0), Scalar(NAN), Scalar(INFINITY)})
+    EXPECT_THROW(full({2}, number, {.dtype = u8}), Error) << number.real;
+  for (const Scalar& number : {Scalar(0x1p31), Scalar(-0x1p31 - 1), Scalar(std::int64_t{1} << 31)})
+    EXPECT_THROW(full({2}, number, {.dtype = i32}), Error) << number.real;
+  for (const Scalar& number : {Scalar(0x1p63), Scalar(-0x1.0000000000001p63), Scalar(~std::uint64_t{0})})
+    EXPECT_THROW(full({2}, number, {.dtype = i64}), Error) << number.real;
+  Tensor x = zeros({2}, {.dtype = u8});
+  EXPECT_THROW(full_like(x, 256), Error);
+  EXPECT_THAT(error_of([&] { x.fill_(256); }), HasSubstr("fill_: the number must fit u8, got 256"));
+  EXPECT_EQ(x.version(), 0u);
+  EXPECT_THAT(error_of([] { tensor({1, 256}, {.dtype = u8}); }), HasSubstr("tensor: the number must fit u8"));
+  EXPECT_THAT(error_of([&] { pad(x, {{0, 1, 1}}, 256); }), HasSubstr("pad: the number must fit u8"));
+  const Ragged sequences = Ragged::from_lengths(x, {2, 0});
+  EXPECT_THAT(error_of([&] { pad(sequences, {{0, 1, 1}}, -1); }), HasSubstr("pad: the number must fit u8"));
+  EXPECT_THAT(error_of([&] { to_padded(sequences, -1); }), HasSubstr("to_padded: the number must fit u8"));
+}
+
+TEST(Full, TakesAllThatFits) {
+  EXPECT_THAT(full({1}, 255.9, {.dtype = u8}).to_vector<int>(), ElementsAre(255));
+  EXPECT_THAT(full({1}, -0.9, {.dtype = u8}).to_vector<int>(), ElementsAre(0));
+  EXPECT_THAT(full({1}, -0x1p31 - 0.5, {.dtype = i32}).to_vector<double>(), ElementsAre(-0x1p31));
+  for (const std::int64_t end : {INT64_MIN, INT64_MAX})
+    EXPECT_THAT(full({1}, end, {.dtype = i64}).to_vector<std::int64_t>(), ElementsAre(end));
+  EXPECT_THAT(full({1}, -0x1p63, {.dtype = i64}).to_vector<std::int64_t>(), ElementsAre(INT64_MIN));
+  // Floating dtypes round, bool8 asks whether it is not 0.
+  EXPECT_THAT(full({1}, 1e300).to_vector<double>(), ElementsAre(INFINITY));
+  EXPECT_THAT(full({1}, 300, {.dtype = bool8}).to_vector<int>(), ElementsAre(1));
+}
+
+TEST(Linspace, TakesFiniteEndsOfAnySize) {
+  const double most = std::numeric_limits<double>::max();
+  EXPECT_THAT(linspace(-most, most, 3, {.dtype = f64}).to_vector<double>(), ElementsAre(-most, 0, most));
+  EXPECT_THAT(error_of([] { linspace(0, INFINITY, 3); }),
+              HasSubstr("linspace: start and end must be finite, got 0.000000 and inf"));
+  EXPECT_THROW(linspace(NAN, 1, 3), Error);
 }
 
 TEST(FromVector, NeedsAsManyElementsAsTheShapeHas) {
