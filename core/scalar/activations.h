@@ -173,10 +173,9 @@ REEL_SCALAR T dish(T x) {
 /// With t = 1 - |x| / h = 1 / (h (h + |x|)) it is t (3 t - t^2 - 1) / 2 on the left and 1 minus that on the right.
 template <class T>
 REEL_SCALAR T dish_derivative(T x) {
-  double a = abs(static_cast<double>(x));
-  a = a > 1e9 ? 1e9 : a;
+  const double a = abs(static_cast<double>(x));
   const double h = sqrt(fma(a, a, 1.0));
-  const double t = 1.0 / (h * (h + a));
+  const double t = 1.0 / (h * (h + a));  // 0 where a^2 overflows
   const double left = 0.5 * t * fma(t, 3.0 - t, -1.0);
   return static_cast<T>(x < T(0) ? left : 1.0 - left);
 }

@@ -73,6 +73,23 @@ struct Limits {
   double left, right, from;
 };
 
+// dish' is -1 / (4 x^2) on the left from far out on, and 1 minus that on the right.
+TEST(ScalarDerivativeFarOut, OfDishGoesOnToItsLimit) {
+  for (const InstructionSet* set = instruction_sets(); set != instruction_sets() + kInstructionSets; ++set) {
+    if (!set->supported) continue;
+    const int dish = find("dish");
+    for (const double x : {1e8, 1e9, 3e9, 1e15, 1e18, 1e100, 1e150}) {
+      const double expected = -0.25 / (x * x);
+      EXPECT_NEAR(derivative_at(*set, dish, -x) / expected, 1, 1e-12) << x << " on " << set->name;
+      if (x < 1e18) EXPECT_NEAR(derivative_at(*set, dish, static_cast<float>(-x)) / expected, 1, 1e-6);
+    }
+    for (const double x : {1e160, 1e300, double{INFINITY}}) {
+      EXPECT_EQ(derivative_at(*set, dish, -x), 0) << x << " on " << set->name;
+      EXPECT_EQ(derivative_at(*set, dish, x), 1) << x << " on " << set->name;
+    }
+  }
+}
+
 TEST(ScalarDerivativeFarOut, IsItsLimit) {
   const double infinity = std::numeric_limits<double>::infinity();
   const Limits all[] = {
