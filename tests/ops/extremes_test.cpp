@@ -8,11 +8,13 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <vector>
 
 #include "reel/core/tape.h"
 #include "reel/ops/activations.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
+#include "reel/ops/elementwise.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
@@ -76,6 +78,44 @@ TEST(RowsOfMinusInfinity, HaveNoGradient) {
   EXPECT_THAT(gradient([&](const Tensor& x) { return softmax(in_sequences(x)).values(); }, nothing), Each(0));
   EXPECT_THAT(gradient([&](const Tensor& x) { return log_softmax(in_sequences(x)).values(); }, nothing), Each(0));
   EXPECT_THAT(gradient([&](const Tensor& x) { return logsumexp(in_sequences(x)); }, nothing), Each(0));
+}
+
+TEST(CrossEntropy, OfARowOfMinusInfinityIsNaNWithoutGradient) {
+  // 0 / 0 is its probability: no loss is right. The other rows have theirs; the gradient is that of them alone.
+  const Tensor logits = tensor({-kInf, -kInf, 0, 0}, {2, 2}, kDouble), target = tensor({0, 1}, {.dtype = i64});
+  const std::vector<double> rows = cross_entropy(logits, target, {.reduction = Reduction::none}).to_vector<double>();
+  EXPECT_TRUE(std::isnan(rows[0]));
+  EXPECT_NEAR(rows[1], std::log(2.0), 1e-15);
+  for (const Reduction reduction : {Reduction::mean, Reduction::sum}) {
+    EXPECT_TRUE(std::isnan(cross_entropy(logits, target, {.reduction = reduction}).item()));
+    const double each = reduction == Reduction::mean ? 0.5 : 1;
+    EXPECT_THAT(gradient([&](const Tensor& x) { return cross_entropy(x, target, {.reduction = reduction}); }, logits),
+                ElementsAre(0, 0, DoubleNear(each, 1e-15), DoubleNear(-each, 1e-15)));
+  }
+}
+
+TEST(MaskedSoftmax, LeaksNothingOfWhatIsMasked) {
+  const Tensor seen = tensor({1, 1, 0, 1, 0, 0, 0, 0}, {2, 4}) != 0.0;
+  const std::vector<std::function<Tensor(const Tensor&)>> functions = {
+      [](const Tensor& x) { return softmax(x, 1); },
+      [](const Tensor& x) { return logsumexp(x, 1); },
+      [](const Tensor& x) { return square(softmax(x, 0)); },
+      [](const Tensor& x) { return log_softmax(x, 1); },
+      [](const Tensor& x) {
+        return softmax(Ragged::from_lengths(x, {0, 2})).values();
+      },
+      [](const Tensor& x) {
+        return logsumexp(Ragged::from_lengths(x, {1, 1}));
+      }};
+  for (std::size_t i = 0; i < functions.size(); ++i) {
+    const auto masked = [&](const Tensor& x) { return functions[i](where(seen, x, -kInf)); };
+    const std::vector<double> expected = gradient(masked, tensor({1, 2, 0, 3, 0, 0, 0, 0}, {2, 4}, kDouble));
+    for (const double poison : {kNaN, kInf, -kInf}) {
+      const Tensor x = tensor({1, 2, poison, 3, poison, poison, 0, poison}, {2, 4}, kDouble);
+      EXPECT_EQ(gradient(masked, x), expected) << "function " << i << ", " << poison;
+    }
+    for (const std::size_t hidden : {2, 4, 5, 6, 7}) EXPECT_EQ(expected[hidden], 0) << "function " << i;
+  }
 }
 
 TEST(IgnoredRows, LeakNothing) {
