@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "reel/core/parallel.h"
 #include "reel/core/tape.h"
 #include "reel/ops/activations.h"
 #include "reel/ops/arithmetic.h"
@@ -14,6 +15,7 @@
 #include "reel/ops/elementwise.h"
 #include "reel/ops/logical.h"
 #include "reel/ops/order.h"
+#include "reel/ops/ragged.h"
 #include "reel/ops/rearrange.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/scan.h"
@@ -191,6 +193,40 @@ TEST(Promotion, IntegersWrapAround) {
   EXPECT_EQ(neg(x).item<std::int64_t>(), least);
   EXPECT_EQ(abs(x).item<std::int64_t>(), least);
   EXPECT_EQ(square(full({1}, 200, {.dtype = u8})).item(), 200 * 200 % 256);
+}
+
+// The op-case table's suite looks at f32 and f64.
+TEST(Integers, AreTheSameForAnyNumberOfThreads) {
+  Generator generator(1);
+  const Tensor drawn = randint(-1000, 1000, {700, 300}, generator);
+  const auto results = [&](DType dtype) {
+    const Tensor x = cast(dtype == u8 ? clamp(abs(drawn), 0, 255) : drawn, dtype);
+    const Ragged r = Ragged::from_lengths(x, {0, 400, 1, 299});
+    Tensors all{cast(x, i32), x == 3, flip(x, 0), contiguous(transpose(x)), where(x != 0, x, 1)};
+    for (const int axis : {0, 1}) {
+      for (const Tensor& y : {sum(x, axis), prod(x, axis), max(x, axis), amin(x, axis), argmax(x, axis), any(x, axis)})
+        all.push_back(y);
+      for (const Tensor& y : {cumsum(x, axis), sort(x, axis).values, argsort(x, axis)}) all.push_back(y);
+    }
+    for (const Tensor& y : {sum(x), max(x), argmin(x, 0), unique(x).counts, sum(r), max(r), argmin(r)})
+      all.push_back(y);
+    if (dtype != bool8)
+      for (const Tensor& y : {x + x, x * x, -x, abs(x), square(x), clamp(x, 1, 5), maximum(x, 2)}) all.push_back(y);
+    return all;
+  };
+  const int before = num_threads();
+  for (const DType dtype : {u8, i32, i64, bool8}) {
+    set_num_threads(1);
+    const Tensors expected = results(dtype);
+    for (const int threads : {2, 3, 7, 16}) {
+      set_num_threads(threads);
+      const Tensors got = results(dtype);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        EXPECT_EQ(got[i].to_vector<std::int64_t>(), expected[i].to_vector<std::int64_t>())
+            << "result " << i << " in " << name_of(dtype) << ", " << threads << " threads";
+    }
+  }
+  set_num_threads(before);
 }
 
 }  // namespace
