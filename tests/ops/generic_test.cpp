@@ -5,7 +5,9 @@
 #include "reel/core/pullback.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
+#include "reel/ops/create.h"
 #include "reel/ops/gradcheck.h"
+#include "reel/ops/reduce.h"
 #include "reel/tests/ops/row_test.h"
 
 namespace reel::test {
@@ -62,6 +64,27 @@ TEST_P(Op, GradientsMatchDifferences) {
     const GradcheckReport report = gradcheck(f, moved, {.order = size == Size::odd ? 1 : row().order});
     EXPECT_TRUE(report) << report;
   }
+}
+
+TEST_P(Op, HasAThirdDerivativeToo) {
+  // Any order is promised: the gradient is a function like others, whose second derivative is looked at.
+  if (row().order < 2 || skips(Size::one)) return;
+  const Tensors in = inputs(f64, Size::one);
+  Tensors moved;
+  for (const int i : row().differentiable) moved.push_back(in[static_cast<std::size_t>(i)]);
+  const auto slope = [&](const Tensors& xs) {
+    Tensors all = in;
+    for (std::size_t i = 0; i < xs.size(); ++i) all[static_cast<std::size_t>(row().differentiable[i])] = xs[i];
+    Tape inner;
+    for (const Tensor& x : xs) inner.watch(x);
+    const Tensor y = row().call(all);
+    const Tensors dxs = inner.gradient(sum(y + 0.5 * y * y), xs);
+    Tensor total = zeros({}, {.dtype = f64});
+    for (std::size_t i = 0; i < xs.size(); ++i) total = total + sum(dxs[i] * xs[i] + 0.5 * dxs[i] * dxs[i]);
+    return total;
+  };
+  const GradcheckReport report = gradcheck(slope, moved, {.order = 2});
+  EXPECT_TRUE(report) << report;
 }
 
 TEST_P(Op, FusedAndRecordedGradientsAgree) {
