@@ -252,19 +252,6 @@ void detail::check_fits(const char* op, Scalar value, DType dtype, SourceLocatio
               where);
 }
 
-void detail::check_fits(const char* op, Scalar value, DType dtype, SourceLocation where) {
-  if (is_floating(dtype) || dtype == bool8) return;
-  const bool whole = value.integral && (value.integer < 0) == (value.real < 0);
-  // Cut off, a number above low - 1 and below high is in range.
-  const double low = dtype == DType::u8 ? 0 : dtype == DType::i32 ? -0x1p31 : -0x1p63;
-  const double high = dtype == DType::u8 ? 0x1p8 : dtype == DType::i32 ? 0x1p31 : 0x1p63;
-  const bool above = dtype == DType::i64 ? value.real >= low : value.real > low - 1;
-  if ((whole && dtype == DType::i64) || (above && value.real < high)) return;
-  throw Error(std::string(op) + ": the number must fit " + name_of(dtype) + ", got " +
-                  (whole ? std::to_string(value.integer) : std::to_string(value.real)),
-              where);
-}
-
 Tensor empty(const Shape& shape, TensorOptions options, SourceLocation where) {
   return detail::new_tensor("empty", shape, options, where);
 }

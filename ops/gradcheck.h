@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "reel/core/call_at.h"
 #include "reel/core/checkpoint.h"
 #include "reel/core/random.h"
 

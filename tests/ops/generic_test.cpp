@@ -78,9 +78,10 @@ TEST_P(Op, HasAThirdDerivativeToo) {
     Tape inner;
     for (const Tensor& x : xs) inner.watch(x);
     const Tensor y = row().call(all);
-    const Tensors dxs = inner.gradient(sum(y + 0.5 * y * y), xs);
-    Tensor total = zeros({}, {.dtype = f64});
-    for (std::size_t i = 0; i < xs.size(); ++i) total = total + sum(dxs[i] * xs[i] + 0.5 * dxs[i] * dxs[i]);
+    Tensor energy = sum(y + 0.5 * y * y), total = zeros({}, {.dtype = f64});
+    for (const Tensor& x : xs) energy = energy + sum(x * x);  // some results depend on none
+    const Tensors dxs = inner.gradient(energy, xs);
+    for (const Tensor& dx : dxs) total = total + sum(dx + 0.5 * dx * dx);
     return total;
   };
   const GradcheckReport report = gradcheck(slope, moved, {.order = 2});

@@ -1,0 +1,91 @@
+#include "reel/core/parameter_sink.h"
+
+#include <mutex>
+#include <utility>
+
+#include "reel/core/ops.h"
+
+namespace reel::detail {
+
+ParameterSink::ParameterSink(std::shared_ptr<FlatBuffer> home) : home_(std::move(home)) {
+  {
+    const std::lock_guard lock(home_->mutex);
+    pending_ = take_spare(*home_);
+  }
+  reached_ = empty({home_->members.size()}, {.dtype = u8});
+  backend(Device::cpu()).fill(reached_.array(), 0);
+}
+
+ParameterSink::~ParameterSink() {
+  if (!pending_.defined()) return;
+  const std::lock_guard lock(home_->mutex);
+  home_->spare = std::move(pending_);
+}
+
+Gradients::Destination ParameterSink::destination(const ParameterState& parameter) {
+  std::uint8_t& reached = reached_.array().as<std::uint8_t>()[parameter.index];
+  const bool fresh = reached == 0;
+  reached = 1;
+  return {member_view(pending_, parameter), fresh};
+}
+
+void ParameterSink::commit() {
+  const std::lock_guard lock(home_->mutex);
+  Ops& ops = backend(pending_.device());
+  const auto* reached = reached_.array().as<std::uint8_t>();
+  const bool replace = home_->gradient_count == 0;
+  if (replace) std::swap(home_->gradients, pending_);  // what was there becomes the next spare
+  for (std::size_t i = 0; i < home_->members.size(); ++i) {
+    ParameterState* parameter = home_->members[i];
+    if (parameter == nullptr) continue;
+    if (reached[i] == 0) {
+      if (replace) ops.fill(member_view(home_->gradients, *parameter).array(), 0);
+      continue;
+    }
+    if (!replace) {
+      const Tensor from = member_view(pending_, *parameter);
+      const Tensor to = member_view(home_->gradients, *parameter);
+      if (parameter->has_gradient) ops.accumulate(from.array(), to.array());
+      else ops.copy(from.array(), to.array());
+    }
+    if (!parameter->has_gradient) ++home_->gradient_count;
+    parameter->has_gradient = true;
+  }
+}
+
+bool ParameterSink::has_hooks() const {
+  const auto* reached = reached_.array().as<std::uint8_t>();
+  for (std::size_t i = 0; i < home_->members.size(); ++i)
+    if (home_->members[i] != nullptr && reached[i] != 0 && home_->members[i]->gradient_hook) return true;
+  return false;
+}
+
+void ParameterSink::remember() {
+  if (home_->gradients.defined()) before_ = copied(home_->gradients, home_->gradients.dtype());
+  for (const ParameterState* parameter : home_->members)
+    had_gradient_.push_back(parameter != nullptr && parameter->has_gradient);
+}
+
+void ParameterSink::restore() const {
+  const std::lock_guard lock(home_->mutex);
+  if (before_.defined()) backend(before_.device()).copy(before_.array(), home_->gradients.array());
+  home_->gradient_count = 0;
+  for (std::size_t i = 0; i < home_->members.size(); ++i) {
+    if (home_->members[i] == nullptr) continue;
+    home_->members[i]->has_gradient = i < had_gradient_.size() && had_gradient_[i] != 0;
+    home_->gradient_count += home_->members[i]->has_gradient;
+  }
+}
+
+void ParameterSink::call_hooks() const {
+  const auto* reached = reached_.array().as<std::uint8_t>();
+  for (std::size_t i = 0; i < home_->members.size(); ++i) {
+    ParameterState* state = home_->members[i];
+    if (state == nullptr || reached[i] == 0 || !state->gradient_hook) continue;
+    Parameter parameter(state->shared_from_this());
+    const auto hook = state->gradient_hook;  // it may put another in its place
+    hook(parameter);
+  }
+}
+
+}  // namespace reel::detail
