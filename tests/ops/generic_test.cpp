@@ -5,7 +5,9 @@
 #include "reel/core/pullback.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
+#include "reel/ops/create.h"
 #include "reel/ops/gradcheck.h"
+#include "reel/ops/reduce.h"
 #include "reel/tests/ops/row_test.h"
 
 namespace reel::test {
@@ -62,6 +64,28 @@ TEST_P(Op, GradientsMatchDifferences) {
     const GradcheckReport report = gradcheck(f, moved, {.order = size == Size::odd ? 1 : row().order});
     EXPECT_TRUE(report) << report;
   }
+}
+
+TEST_P(Op, HasAThirdDerivativeToo) {
+  // Any order is promised: the gradient is a function like others, whose second derivative is looked at.
+  if (row().order < 2 || skips(Size::one)) return;
+  const Tensors in = inputs(f64, Size::one);
+  Tensors moved;
+  for (const int i : row().differentiable) moved.push_back(in[static_cast<std::size_t>(i)]);
+  const auto slope = [&](const Tensors& xs) {
+    Tensors all = in;
+    for (std::size_t i = 0; i < xs.size(); ++i) all[static_cast<std::size_t>(row().differentiable[i])] = xs[i];
+    Tape inner;
+    for (const Tensor& x : xs) inner.watch(x);
+    const Tensor y = row().call(all);
+    Tensor energy = sum(y + 0.5 * y * y), total = zeros({}, {.dtype = f64});
+    for (const Tensor& x : xs) energy = energy + sum(x * x);  // some results depend on none
+    const Tensors dxs = inner.gradient(energy, xs);
+    for (const Tensor& dx : dxs) total = total + sum(dx + 0.5 * dx * dx);
+    return total;
+  };
+  const GradcheckReport report = gradcheck(slope, moved, {.order = 2});
+  EXPECT_TRUE(report) << report;
 }
 
 TEST_P(Op, FusedAndRecordedGradientsAgree) {
