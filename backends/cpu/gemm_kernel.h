@@ -28,7 +28,7 @@ template <class T>
 struct Tile {
   int64_t k;
   const T* a;
-  int64_t a_stride;  // between rows, or between columns, see ALayout
+  int64_t a_row, a_step;  // between a's rows, and from one k to the next
   const T* b;
   int64_t b_stride;  // between rows
   T* c;
@@ -37,40 +37,30 @@ struct Tile {
   const T* bias;     // at the tile's first column, or null
   bool load_c;
   bool relu;
+  T* b_copy = nullptr;  // takes the rows of b as they pass by, each a tile's width: packing at next to no cost; or null
 };
 
-/// `rows`: the elements of a row of a are adjacent, as stored [m, k]. `columns`: those of a column, as stored [k, m] or
-/// packed.
-enum class ALayout { rows, columns };
-
-/// The elements of column k of a, k = 0, 1, ...
-template <class T, int rows, ALayout layout>
-struct ColumnOfA;
-
+/// The elements of column k of a, k = 0, 1, ... One pointer for every five rows: an x86 address takes a register, once,
+/// twice or four times, on top at no cost, and there is one of 3 strides too.
 template <class T, int rows>
-struct ColumnOfA<T, rows, ALayout::columns> {
-  const char* p;
-  int64_t stride;
-  REEL_INLINE ColumnOfA(const T* a, int64_t a_stride)
-      : p(reinterpret_cast<const char*>(a)), stride(a_stride * static_cast<int64_t>(sizeof(T))) {}
-  REEL_INLINE T operator[](int i) const { return reinterpret_cast<const T*>(p)[i]; }
-  REEL_INLINE void next() { p += stride; }
-};
-
-// One pointer for every three rows: an x86 address takes 0, 1 or 2 times the stride on top at no cost.
-template <class T, int rows>
-struct ColumnOfA<T, rows, ALayout::rows> {
-  static constexpr int kPointers = (rows + 2) / 3;
+struct ColumnOfA {
+  static constexpr int kPointers = (rows + 4) / 5;
   const char* p[kPointers];
-  int64_t stride;
-  REEL_INLINE ColumnOfA(const T* a, int64_t a_stride) : stride(a_stride * static_cast<int64_t>(sizeof(T))) {
+  int64_t stride, stride3, step;
+  REEL_INLINE explicit ColumnOfA(const Tile<T>& tile)
+      : stride(tile.a_row * static_cast<int64_t>(sizeof(T))),
+        stride3(3 * stride),
+        step(tile.a_step * static_cast<int64_t>(sizeof(T))) {
+    asm("" : "+r"(stride3));  // or g++ would compute it from `stride` each time
 #pragma GCC unroll 16
-    for (int g = 0; g < kPointers; ++g) p[g] = reinterpret_cast<const char*>(a) + 3 * g * stride;
+    for (int g = 0; g < kPointers; ++g) p[g] = reinterpret_cast<const char*>(tile.a) + 5 * g * stride;
   }
-  REEL_INLINE T operator[](int i) const { return *reinterpret_cast<const T*>(p[i / 3] + i % 3 * stride); }
+  REEL_INLINE T operator[](int i) const {
+    return *reinterpret_cast<const T*>(p[i / 5] + (i % 5 == 3 ? stride3 : i % 5 * stride));
+  }
   REEL_INLINE void next() {
 #pragma GCC unroll 16
-    for (int g = 0; g < kPointers; ++g) p[g] += sizeof(T);
+    for (int g = 0; g < kPointers; ++g) p[g] += step;
   }
 };
 
@@ -81,14 +71,40 @@ REEL_INLINE V load_row(const T* p, int v, typename V::Mask mask) {
   return V::load(p + v * V::width);
 }
 
+/// The chains of a tile. `copying`: into tile.b_copy too.
+template <class T, int rows, int vectors, bool masked, bool copying>
+REEL_INLINE void accumulate(const Tile<T>& tile, typename Vec<T>::Mask mask, Vec<T> (&acc)[rows][vectors]) {
+  using V = Vec<T>;
+  ColumnOfA<T, rows> a(tile);
+  const T* b = tile.b;
+  T* copy = tile.b_copy;
+  for (int64_t k = tile.k; k > 0; --k) {
+    V b_row[vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      b_row[v] = load_row<V, vectors, masked>(b, v, mask);
+      if (copying) b_row[v].store(copy + v * V::width);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      const V a_i = V::broadcast(a[i]);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) acc[i][v] = fma(a_i, b_row[v], acc[i][v]);
+    }
+    a.next();
+    b += tile.b_stride;
+    if (copying) copy += vectors * V::width;
+  }
+}
+
 // Not for the sanitizers where registers are wide: they take minutes to compile it, and the tests put the operands next to
 // unmapped pages instead. (With local arrays, as in the partial loads of x86-64-v2, g++ would leave the stack poisoned.)
-template <class T, int bytes, int rows, int vectors, ALayout layout, bool masked>
+template <class T, int rows, int vectors, bool masked>
 #if defined(__AVX2__)
 __attribute__((no_sanitize("address", "undefined")))
 #endif
 void compute_tile(const Tile<T>& tile) {
-  using V = Vec<T, bytes>;
+  using V = Vec<T>;
   const auto mask = V::first(tile.columns - (vectors - 1) * V::width);
 
   V acc[rows][vectors];
@@ -104,20 +120,10 @@ void compute_tile(const Tile<T>& tile) {
       for (int v = 0; v < vectors; ++v) acc[i][v] = V::zero();
   }
 
-  ColumnOfA<T, rows, layout> a(tile.a, tile.a_stride);
-  const T* b = tile.b;
-  for (int64_t k = tile.k; k > 0; --k) {
-    V b_row[vectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) b_row[v] = load_row<V, vectors, masked>(b, v, mask);
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i) {
-      const V a_i = V::broadcast(a[i]);
-#pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) acc[i][v] = fma(a_i, b_row[v], acc[i][v]);
-    }
-    a.next();
-    b += tile.b_stride;
+  if (vectors == 2 && tile.b_copy != nullptr) {
+    accumulate<T, rows, vectors, masked, true>(tile, mask, acc);
+  } else {
+    accumulate<T, rows, vectors, masked, false>(tile, mask, acc);
   }
 
   if (tile.bias != nullptr) {
@@ -150,19 +156,19 @@ void compute_tile(const Tile<T>& tile) {
 template <class T>
 using TileFunction = void (*)(const Tile<T>&);
 
-template <class T, int bytes, int vectors, ALayout layout, bool masked>
+template <class T, int vectors, bool masked>
 struct TileTable {
   TileFunction<T> by_rows[kTileRows<vectors>];  // at rows - 1
 
   template <int... i>
   static constexpr TileTable make(std::integer_sequence<int, i...>) {
-    return {{&compute_tile<T, bytes, i + 1, vectors, layout, masked>...}};
+    return {{&compute_tile<T, i + 1, vectors, masked>...}};
   }
 };
 
 /// compute_tile for all heights.
-template <class T, int bytes, int vectors, ALayout layout, bool masked>
+template <class T, int vectors, bool masked>
 inline constexpr auto kTiles =
-    TileTable<T, bytes, vectors, layout, masked>::make(std::make_integer_sequence<int, kTileRows<vectors>>());
+    TileTable<T, vectors, masked>::make(std::make_integer_sequence<int, kTileRows<vectors>>());
 
 }  // namespace reel::cpu::REEL_CPU_ISA::product

@@ -27,7 +27,6 @@ struct Matrix {
   bool transposed;
 
   REEL_INLINE const T* at(int64_t r, int64_t c) const { return data + (transposed ? c * stride + r : r * stride + c); }
-  REEL_INLINE Source source() const { return transposed ? Source::columns : Source::rows; }
 };
 
 /// c = relu(a b + bias), or c += a b + bias.
@@ -41,134 +40,82 @@ struct Product {
   bool accumulate, relu;
 };
 
-/// Rows i .. i + m - 1 and columns j .. j + n - 1 of c, over k0 .. k0 + k - 1, from the operands as they are stored.
 template <class T>
-REEL_INLINE Block<T> block_of(const Product<T>& p, int64_t i, int64_t m, int64_t j, int64_t n, int64_t k0, int64_t k) {
-  const bool last = k0 + k == p.k;
-  return {.m = m,
-          .n = n,
-          .k = k,
-          .tiles = RowTiles(m, tallest_tile<T>(n)),
-          .a_source = p.a.source(),
-          .b_source = p.b.source(),
-          .a = p.a.at(i, k0),
-          .a_stride = p.a.stride,
-          .b = p.b.at(k0, j),
+REEL_INLINE Block<T> block_of(const Product<T>& p) {
+  return {.m = p.m,
+          .n = p.n,
+          .k = p.k,
+          .a = p.a.data,
+          .a_row = p.a.transposed ? 1 : p.a.stride,
+          .a_step = p.a.transposed ? p.a.stride : 1,
+          .b = p.b.data,
           .b_stride = p.b.stride,
-          .c = p.c + i * p.c_stride + j,
+          .b_transposed = p.b.transposed,
+          .c = p.c,
           .c_stride = p.c_stride,
-          .bias = last && p.bias != nullptr ? p.bias + j : nullptr,
-          .load_c = p.accumulate || k0 > 0,
-          .relu = last && p.relu};
+          .bias = p.bias,
+          .load_c = p.accumulate,
+          .relu = p.relu};
 }
 
-/// How a block is cut: into pieces of `row_tiles` by `columns`, which run with k in steps of `k_step`.
-struct Cut {
-  int64_t row_tiles, columns, k_step;
-};
-
-/// The pieces of a block, shared among threads.
+/// The pieces of a block, shared among threads: those of the same rows are neighbours.
 template <class T>
 void multiply_in_parallel(const Block<T>& x, const Cut& cut) {
-  const int64_t row_groups = ceil_div(x.tiles.count, cut.row_tiles);
-  const int64_t pieces = row_groups * ceil_div(x.n, cut.columns);
-  const int64_t work = x.m * x.n * x.k / pieces + 1;
-  parallel_for(pieces, ceil_div(kProductGrain, work), [&](int64_t begin, int64_t end) {
-    const Scratch panel(x.b_source == Source::columns ? sizeof(T) * kPanel<T> * min(cut.k_step, x.k) : 0);
+  const int64_t panels = ceil_div(x.n, kPanel<T>), pieces = cut.row_pieces * cut.column_pieces;
+  parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
+    const Scratch a_room(cut.pack_a ? sizeof(T) * kTileRows<1> * min(cut.k, x.k) : 0);
+    const int64_t b_columns = ceil_div(min(cut.columns, x.n), kPanel<T>) * kPanel<T>;
+    const Scratch b_room(cut.pack_b || x.b_transposed ? sizeof(T) * b_columns * min(cut.k, x.k) : 0);
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t t = i % row_groups * cut.row_tiles, j = i / row_groups * cut.columns;
-      multiply_tiles(x, t, min(t + cut.row_tiles, x.tiles.count), j, min(j + cut.columns, x.n), cut.k_step,
-                     panel.as<T>());
+      const int64_t row = i / cut.column_pieces, column = i % cut.column_pieces;
+      multiply_piece(x, cut, part_start(x.m, cut.row_pieces, row), part_start(x.m, cut.row_pieces, row + 1),
+                     part_start(panels, cut.column_pieces, column) * kPanel<T>,
+                     min(x.n, part_start(panels, cut.column_pieces, column + 1) * kPanel<T>), a_room.as<T>(),
+                     b_room.as<T>());
     }
   });
 }
 
-template <class T>
-void pack_a(const Matrix<T>& a, int64_t i0, int64_t k0, int64_t k, const RowTiles& tiles, T* packed) {
-  parallel_for(tiles.count, 8, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      const int64_t i = tiles.start(t), height = tiles.height(t);
-      copy_rows(a.at(i0 + i, k0), a.stride, k, height, packed + i * k, height);
-    }
-  });
-}
+/// Bytes of b that are read in place at no loss: they stay in the level 2 cache.
+constexpr int64_t kNearBytes = 640 * 1024;
 
+/// Where to cut. Pieces share nothing, so that no thread waits for another, and few pieces copy little twice; but all should
+/// take as long, so their number is a power of two. Rows are cut first: threads then write to lines of c of their own.
 template <class T>
-void pack_b(const Matrix<T>& b, int64_t k0, int64_t k, int64_t j0, int64_t n, T* packed) {
-  parallel_for(ceil_div(n, kPanel<T>), 4, [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) {
-      const int64_t j = p * kPanel<T>, columns = min(kPanel<T>, n - j);
-      const T* from = b.at(k0, j0 + j);
-      if (b.transposed) {
-        transpose(from, b.stride, columns, k, packed + j * k, kPanel<T>);
-      } else {
-        copy_rows(from, b.stride, k, columns, packed + j * k, kPanel<T>);
-      }
-    }
-  });
-}
+REEL_INLINE Cut cut_of(const Block<T>& x) {
+  // A block of b stays in the level 2 cache of its set's machines: 512 KiB with AVX-512, else 256 KiB.
+  constexpr int64_t columns = 1024 / static_cast<int64_t>(sizeof(T));
+  constexpr int64_t rows = (kVectorBytes == 64 ? 2048 : 1024) / static_cast<int64_t>(sizeof(T));
+  // Rows that pay for a copy of b: none is made where k is short.
+  const int64_t many = x.b_transposed || x.k >= 256 ? 256 : 64, few = x.b_transposed ? 128 : 2 * kTileRows<2>;
+  const int64_t work = x.m * x.n * x.k, panels = ceil_div(x.n, kPanel<T>);
 
-/// Bytes of b that are best read in place: they stay in the level 2 cache.
-constexpr int64_t kDirectBytes = 640 * 1024;
-/// Fewer row tiles than this read a panel of b too few times for a packed copy to pay.
-constexpr int64_t kFewRowTiles = 5;
+  int64_t pieces = 2;
+  while (pieces < 8 && work >= pieces << 21) pieces *= 2;
+  while (work >= pieces << 25) pieces *= 2;
 
-/// From the operands in place, but for panels of a transposed b.
-template <class T>
-void multiply_direct(const Product<T>& p) {
-  const Block<T> x = block_of(p, 0, p.m, 0, p.n, 0, p.k);
-  const int64_t row_tiles = min<int64_t>(x.tiles.count, 8);
-  const int64_t panel_work = row_tiles * x.tiles.low * kPanel<T> * x.k;
-  int64_t panels = ceil_div(kProductGrain, panel_work), k_step = 256;
-  if (!p.b.transposed && p.b.stride * p.k * static_cast<int64_t>(sizeof(T)) > kDirectBytes) {
-    // The rows of a panel of b are far apart. Few rows at a time stay within the reach of the level 1 cache and of its
-    // address translation, and side by side they are long enough for the processor to read ahead.
-    panels = max(panels, min<int64_t>(p.n / (4 * kPanel<T>), 16));
-    k_step = x.tiles.count == 1 ? 32 : 64;
-  }
-  multiply_in_parallel(x, {row_tiles, panels * kPanel<T>, k_step});
-}
-
-/// Block by block, from a packed copy of b, and of a large transposed a, that all threads share. A block of b (about 1 MiB)
-/// passes by in the level 2 cache for one row tile of a after the other. k is cut as rarely as that allows: each cut reads
-/// and writes all of c once more.
-template <class T>
-void multiply_packed(const Product<T>& p) {
-  constexpr int64_t b_columns = 1024 / static_cast<int64_t>(sizeof(T)), b_rows = 1024, a_rows = 1024;
-  const bool packs_a = p.a.transposed && p.a.stride * p.k * static_cast<int64_t>(sizeof(T)) > kDirectBytes;
-  const int64_t m_step = packs_a ? even_piece(p.m, a_rows, kTileRows<2>) : p.m;
-  const int64_t n_step = even_piece(p.n, b_columns, kPanel<T>), k_step = even_piece(p.k, b_rows, 4);
-  const Scratch a_room(packs_a ? sizeof(T) * m_step * k_step : 0);
-  const Scratch b_room(sizeof(T) * ceil_div(n_step, kPanel<T>) * kPanel<T> * k_step);
-  for (int64_t i = 0; i < p.m; i += m_step)
-    for (int64_t k0 = 0; k0 < p.k; k0 += k_step) {
-      const int64_t m = min(m_step, p.m - i), k = min(k_step, p.k - k0);
-      const RowTiles tiles(m, kTileRows<2>);
-      if (packs_a) pack_a(p.a, i, k0, k, tiles, a_room.as<T>());
-      for (int64_t j = 0; j < p.n; j += n_step) {
-        const int64_t n = min(n_step, p.n - j);
-        Block<T> x = block_of(p, i, m, j, n, k0, k);
-        x.tiles = tiles;
-        if (packs_a) {
-          x.a_source = Source::packed;
-          x.a = a_room.as<T>();
-        }
-        pack_b(p.b, k0, k, j, n, b_room.as<T>());
-        x.b_source = Source::packed;
-        x.b = b_room.as<T>();
-        multiply_in_parallel(x, {1, n, k});
-      }
-    }
+  Cut cut;
+  while (cut.row_pieces < pieces && x.m >= 3 * many / 2 * cut.row_pieces) cut.row_pieces *= 2;
+  while (cut.row_pieces * cut.column_pieces < pieces && 2 * cut.column_pieces <= panels) cut.column_pieces *= 2;
+  while (cut.row_pieces * cut.column_pieces < pieces && x.m >= 2 * few * cut.row_pieces) cut.row_pieces *= 2;
+  const int64_t width = ceil_div(panels, cut.column_pieces) * kPanel<T>;
+  cut.columns = even_piece(width, columns, kPanel<T>);
+  cut.pack_a = x.a_step != 1 && width >= 4 * kPanel<T>;
+  cut.pack_b = !x.b_transposed && x.k >= 64 && x.m > 2 * kTileRows<2> * cut.row_pieces;
+  // In place, few rows of b at a time stay within the reach of address translation, and are read side by side.
+  const bool far = !x.b_transposed && !cut.pack_b && x.b_stride * x.k * static_cast<int64_t>(sizeof(T)) > kNearBytes;
+  cut.k = far ? x.m <= kTileRows<2> ? 32 : 64 : even_piece(x.k, rows, 4);
+  return cut;
 }
 
 /// On this thread, in place but for a panel on the stack: no more overhead than that.
 template <class T>
 void multiply_small(const Product<T>& p) {
-  const Block<T> x = block_of(p, 0, p.m, 0, p.n, 0, p.k);
-  if (!p.b.transposed) return multiply_tiles<T>(x, 0, x.tiles.count, 0, x.n, p.k, nullptr);
+  const Block<T> x = block_of(p);
+  if (!p.b.transposed) return multiply_piece<T>(x, {.columns = p.n, .k = p.k}, 0, p.m, 0, p.n, nullptr, nullptr);
   constexpr int64_t room = 16 * 1024 / static_cast<int64_t>(sizeof(T));
   alignas(kVectorBytes) T panel[room];
-  multiply_tiles<T>(x, 0, x.tiles.count, 0, x.n, room / kPanel<T>, panel);
+  multiply_piece<T>(x, {.columns = kPanel<T>, .k = room / kPanel<T>}, 0, p.m, 0, p.n, nullptr, panel);
 }
 
 /// Adds the bias to columns begin .. end - 1 of c and applies the epilogue, where the tiles did not.
@@ -206,9 +153,8 @@ template <class T>
 void multiply_upright(const Product<T>& p) {
   if (p.b.transposed && p.m <= kDotRows) return multiply_dots(p);
   if (p.m * p.n * p.k <= kProductGrain) return multiply_small(p);
-  const bool in_place = !p.b.transposed && p.k * p.n * static_cast<int64_t>(sizeof(T)) <= kDirectBytes;
-  if (in_place || p.m < kFewRowTiles * kTileRows<2>) return multiply_direct(p);
-  multiply_packed(p);
+  const Block<T> x = block_of(p);
+  multiply_in_parallel(x, cut_of(x));
 }
 
 /// Rough costs, in halves of a cycle per register, to choose the way round.
