@@ -92,7 +92,7 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
 
   int64_t pieces = 2;
   while (pieces < 8 && work >= pieces << 21) pieces *= 2;
-  while (work >= pieces << 25) pieces *= 2;
+  while (work >= pieces << 27) pieces *= 2;
 
   Cut cut;
   while (cut.row_pieces < pieces && x.m >= 3 * many / 2 * cut.row_pieces) cut.row_pieces *= 2;
