@@ -18,8 +18,10 @@ using detail::class_bytes;
 using detail::class_of;
 using detail::FreeLists;
 using detail::kClasses;
+using detail::poison;
 using detail::this_thread;
 using detail::ThreadCache;
+using detail::unpoison;
 
 thread_local constinit ThreadCache* detail::this_thread = nullptr;
 
@@ -63,7 +65,7 @@ void give_to_depot_or_system(int index, void* memory) {
     shared.cached.fetch_add(bytes, std::memory_order_relaxed);
     return;
   }
-  ASAN_UNPOISON_MEMORY_REGION(memory, class_bytes(index));
+  unpoison(memory, class_bytes(index));
   std::free(memory);
 }
 
@@ -82,7 +84,7 @@ void* take_from_depot(int index) {
 void empty_lists(FreeLists& lists) {
   for (int i = 0; i < kClasses; ++i)
     while (void* block = lists.pop(i)) {
-      ASAN_UNPOISON_MEMORY_REGION(block, class_bytes(i));
+      unpoison(block, class_bytes(i));
       std::free(block);
     }
 }
@@ -140,8 +142,8 @@ __attribute__((noinline)) void* fetch(int index, std::size_t bytes) {
     throw OutOfMemory(detail::running_op() + ": " + std::to_string(bytes) + " bytes requested and not to be had; " +
                           memory_stats().str(),
                       SourceLocation{});
-  ASAN_UNPOISON_MEMORY_REGION(block, bytes);
-  ASAN_POISON_MEMORY_REGION(static_cast<char*>(block) + bytes, room - bytes);
+  unpoison(block, bytes);
+  poison(static_cast<char*>(block) + bytes, room - bytes);
   if (ThreadCache* cache = thread_cache()) {
     cache->held.add(static_cast<std::int64_t>(room));
     cache->count(static_cast<std::int64_t>(room));
@@ -153,8 +155,8 @@ __attribute__((noinline)) void* fetch(int index, std::size_t bytes) {
 
 __attribute__((noinline)) void give_away(int index, void* block) noexcept {
   const std::size_t room = class_bytes(index);
-  ASAN_POISON_MEMORY_REGION(block, room);
-  ASAN_UNPOISON_MEMORY_REGION(block, sizeof(FreeLists::Block));
+  poison(block, room);
+  unpoison(block, sizeof(FreeLists::Block));
   if (ThreadCache* cache = thread_cache()) {
     cache->live.add(-static_cast<std::int64_t>(room));
     cache->held.add(-static_cast<std::int64_t>(room));
@@ -162,7 +164,7 @@ __attribute__((noinline)) void give_away(int index, void* block) noexcept {
     return;
   }
   depot().live -= static_cast<std::int64_t>(room);
-  ASAN_UNPOISON_MEMORY_REGION(block, room);
+  unpoison(block, room);
   std::free(block);
 }
 

@@ -10,13 +10,23 @@
 #include "reel/core/running.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
-#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
+extern "C" void __asan_poison_memory_region(const volatile void* address, std::size_t size);
+extern "C" void __asan_unpoison_memory_region(const volatile void* address, std::size_t size);
 #endif
 
 namespace reel::detail {
+
+/// The address sanitizer reports a use of poisoned memory; without it nothing happens.
+REEL_INLINE void poison([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_poison_memory_region(memory, bytes);
+#endif
+}
+REEL_INLINE void unpoison([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(memory, bytes);
+#endif
+}
 
 // Size classes: multiples of 64 bytes up to 1 KiB, then four per power of two (at most 25 % is wasted) up to 2^46 bytes.
 inline constexpr int kFineClasses = 16;
@@ -78,8 +88,8 @@ struct ThreadCache {
     if (block == nullptr) [[unlikely]]
       return nullptr;
     // A cached block is poisoned but for the link; a live one behind the bytes that were asked for.
-    ASAN_UNPOISON_MEMORY_REGION(block, bytes);
-    ASAN_POISON_MEMORY_REGION(static_cast<char*>(block) + bytes, room - bytes);
+    unpoison(block, bytes);
+    poison(static_cast<char*>(block) + bytes, room - bytes);
     count(static_cast<std::int64_t>(room));
     return block;
   }
@@ -88,8 +98,8 @@ struct ThreadCache {
     const std::int64_t left = live.get() - static_cast<std::int64_t>(room);
     if (held.get() - left > peak.get() + kSlack) [[unlikely]]
       return false;
-    ASAN_POISON_MEMORY_REGION(block, room);
-    ASAN_UNPOISON_MEMORY_REGION(block, sizeof(FreeLists::Block));
+    poison(block, room);
+    unpoison(block, sizeof(FreeLists::Block));
     live.set(left);
     lists.push(index, block);
     return true;

@@ -67,6 +67,7 @@ struct NamedBuffer {
 /// Using one net for inference from several threads is safe; changing it (to, train, parameters, load) meanwhile is not.
 class REEL_API Module {
  public:
+  static constexpr bool kTakesLine = true;  // a call may end with the user's line (core/call_at.h)
   /// A model that is part of no other. `kind` is what summary() calls it.
   explicit Module(std::string kind = "");
   /// A part of `parent`, under `name` (not empty, without '.', not beginning with '@'). Throws Error if the name is not such

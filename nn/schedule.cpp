@@ -40,8 +40,8 @@ double Schedule::at(std::int64_t step, const char* call, SourceLocation where) c
   require(static_cast<bool>(rate_at_), call, "a schedule that is defined", where, "one that is undefined");
   require(step >= 0, call, "a step from 0 on", where, step);
   const double rate = rate_at_(step);
-  require(rate >= 0 && !std::isinf(rate), call, "a finite rate >= 0", where,
-          std::to_string(rate) + " at step " + std::to_string(step));
+  if (!(rate >= 0 && !std::isinf(rate)))  // the text takes memory
+    require(false, call, "a finite rate >= 0", where, std::to_string(rate) + " at step " + std::to_string(step));
   return rate;
 }
 

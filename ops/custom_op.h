@@ -208,6 +208,7 @@ using CpuLoop = std::function<void(DType real, const CpuContext& cpu, Inputs in,
 /// Called with tensors (Tensor, Parameter or Ragged, on one device, the floating ones of one dtype) and numbers.
 class REEL_API CustomOp {
  public:
+  static constexpr bool kTakesLine = true;  // a call may end with the user's line (core/call_at.h)
   /// `check`: see check().
   explicit CustomOp(std::string name, bool check = detail::kCheckCustomOps);
 
