@@ -323,7 +323,7 @@ void CpuOps::segment_select_backward(const Array& dy, const Array& which, const 
         writer.template write<K>(lanes, to + j, rows, [&](int64_t r) {
           const Vec<T> row = Vec<T>::broadcast(static_cast<T>(r));
           Pack<T, K> picked;
-          for (int k = 0; k < K; ++k) picked.v[k] = {chosen.v[k].raw == row.raw ? value.v[k].raw : zero.raw};
+          for (int k = 0; k < K; ++k) picked.v[k] = Vec<T>{chosen.v[k].raw == row.raw ? value.v[k].raw : zero.raw};
           return picked;
         });
       });
