@@ -82,7 +82,8 @@ void add_fused(std::vector<Row>& rows) {
       const Tensor e = exp(x - amax(x, {1}, Keep::yes));
       return e / sum(e, {1}, Keep::yes);
     });
-    rows.push_back({name + "@three_pass", 0, [m] { return three_pass_softmax(m.rows, m.cols); }});
+    if (device().is_cpu())
+      rows.push_back({name + "@three_pass", 0, [m] { return three_pass_softmax(m.rows, m.cols); }});
     add_both(rows, "log_" + name, "", shape, [](const Tensor& x) { return log_softmax(x); });
     add_both(rows, "log_" + name, "@composed", shape, [](const Tensor& x) { return log(softmax(x)); });
   }
@@ -112,7 +113,8 @@ Work conv(const Conv& c, bool fused) {
 
 std::vector<Row> kernel_rows() {
   std::vector<Row> rows;
-  for (const Product& p : products()) rows.push_back({p.name, p.threads, [p] { return product(p); }});
+  if (device().is_cpu())
+    for (const Product& p : products()) rows.push_back({p.name, p.threads, [p] { return product(p); }});
   add_reductions(rows);
   add_fused(rows);
   for (const Conv& c : convs())

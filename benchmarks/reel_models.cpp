@@ -23,11 +23,14 @@ template <class Optimizer, class Loss>
 Work training(const std::vector<Parameter>& parameters, Loss loss) {
   start(parameters);
   auto optimizer = std::make_shared<Optimizer>(parameters, typename Optimizer::Options{.lr = kRate});
-  return {repeated([=] {
-            Tape tape;
-            tape.backward(loss());
-            optimizer->step();
-          }),
+  return {[=](std::int64_t n) {
+            for (std::int64_t i = 0; i < n; ++i) {
+              Tape tape;
+              tape.backward(loss());
+              optimizer->step();
+            }
+            wait_for(parameters.front().value());
+          },
           [parameters] {
             Tensors values;
             for (const Parameter& p : parameters) values.push_back(p.value());
@@ -41,6 +44,7 @@ Work mlp(const Mlp& m) {
     if (i > 0) layers->add([](const Tensor& x) { return relu(x); });
     layers->add(nn::Linear({.in = m.widths[i], .out = m.widths[i + 1]}));
   }
+  layers->to(device());
   const Tensor x = tensor(1, {m.batch, m.widths.front()}), target = labels(m.batch, m.widths.back());
   const auto loss = [=] { return cross_entropy((*layers)(x), target); };
   return m.adam ? training<nn::Adam>(layers->parameters(), loss) : training<nn::SGD>(layers->parameters(), loss);
@@ -57,13 +61,14 @@ Work cnn() {
     }
   };
   auto net = std::make_shared<Net>();
+  net->to(device());
   const Tensor x = tensor(1, {kCnnBatch, 1, 28, 28}), target = labels(kCnnBatch, 10);
   return training<nn::SGD>(net->parameters(), [=] { return cross_entropy((*net)(x), target); });
 }
 
 std::vector<Parameter> parameters_of(const std::vector<Shape>& shapes) {
   std::vector<Parameter> parameters;
-  for (const Shape& shape : shapes) parameters.emplace_back(zeros(shape));
+  for (const Shape& shape : shapes) parameters.emplace_back(zeros(shape, {.device = device()}));
   flatten_parameters(parameters);
   return parameters;
 }

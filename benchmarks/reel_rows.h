@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -8,17 +9,39 @@
 
 namespace bench {
 
+/// Where everything is computed: REEL_BENCH_DEVICE in the environment ("cuda"), else the CPU.
+inline reel::Device device() {
+  static const reel::Device chosen = [] {
+    const char* name = std::getenv("REEL_BENCH_DEVICE");
+    return reel::Device::parse(name != nullptr ? name : "cpu");
+  }();
+  return chosen;
+}
+/// A GPU's calls return when the work is in its queue: this does when x is there.
+inline void wait_for(const reel::Tensor& x) {
+  if (!x.device().is_cpu() && x.size() > 0) reel::select(reel::flatten(x), 0, 0).item();
+}
+
 inline reel::Tensor tensor(std::uint32_t stream, const reel::Shape& shape, double scale = 1) {
-  return reel::from_vector(inputs(stream, shape.size(), scale), shape);
+  const Int count = shape.size();
+  if (device().is_cpu() || count < kManyElements)
+    return reel::to(reel::from_vector(inputs(stream, count, scale), shape), device());
+  const reel::Tensor first = reel::to(reel::from_vector(inputs(stream, kRepeated, scale)), device());
+  return reel::reshape(reel::tile(first, {count / kRepeated}), shape);
 }
 inline reel::Tensor labels(Int rows, Int classes) {
   std::vector<Int> values;
   for (Int i = 0; i < rows; ++i) values.push_back(label(i, classes));
-  return reel::from_vector(values);
+  return reel::to(reel::from_vector(values), device());
 }
 inline Digest digest(const reel::Tensors& tensors) {
   Digest digest;
-  for (const reel::Tensor& x : tensors) {
+  for (const reel::Tensor& tensor : tensors) {
+    reel::Tensor x = tensor;
+    if (x.size() >= kManyElements) {  // the first and the last stand for all
+      const reel::Tensor all = reel::flatten(x);
+      x = reel::concatenate({reel::slice(all, 0, 0, kShown), reel::slice(all, 0, x.size() - kShown, x.size())});
+    }
     const std::vector<float> values = x.to_vector<float>();
     digest.add(values.data(), static_cast<std::int64_t>(values.size()));
   }
@@ -29,7 +52,11 @@ inline Digest digest(const reel::Tensors& tensors) {
 template <class F>
 Work forward(F f) {
   auto last = std::make_shared<reel::Tensor>();
-  return {repeated([f, last] { *last = f(); }), [last] { return digest({*last}); }};
+  return {[f, last](std::int64_t n) {
+            for (std::int64_t i = 0; i < n; ++i) *last = f();
+            wait_for(*last);
+          },
+          [last] { return digest({*last}); }};
 }
 /// f(xs) is computed and its gradient with regard to all xs taken, from a given gradient of the result.
 template <class F>
@@ -37,11 +64,14 @@ Work with_backward(reel::Tensors xs, F f) {
   using namespace reel;
   auto last = std::make_shared<Tensors>();
   const Tensor dy = tensor(50, f(xs).shape());
-  return {repeated([=] {
-            Tape tape;
-            for (const Tensor& x : xs) tape.watch(x);
-            *last = tape.gradient(f(xs), dy, xs);
-          }),
+  return {[=](std::int64_t n) {
+            for (std::int64_t i = 0; i < n; ++i) {
+              Tape tape;
+              for (const Tensor& x : xs) tape.watch(x);
+              *last = tape.gradient(f(xs), dy, xs);
+            }
+            wait_for((*last)[0]);
+          },
           [last] { return digest(*last); }};
 }
 
@@ -51,5 +81,7 @@ Work three_pass_softmax(Int rows, Int cols);
 std::vector<Row> model_rows();
 std::vector<Row> kernel_rows();
 std::vector<Row> ragged_rows();
+/// For GPUs: tensors of 2^26 elements, and what has no row among those for CPUs.
+std::vector<Row> gpu_rows();
 
 }  // namespace bench

@@ -92,6 +92,13 @@ inline std::vector<Int> sequence_lengths() {
 constexpr Int kCnnBatch = 32, kLstmWidth = 64, kLstmSteps = 32, kLstmBatch = 16;
 constexpr Int kModelWidth = 64, kHeads = 4, kHidden = 256, kLayers = 2, kPlaces = 64, kModelBatch = 8;
 
+/// GPUs: elements of what is large, made by repeating the first kRepeated of a stream; of a result with so many, the first and
+/// last kShown are compared.
+constexpr Int kLarge = Int{1} << 26, kRepeated = Int{1} << 20, kManyElements = Int{1} << 25, kShown = Int{1} << 15;
+constexpr Int kManyConvImages = 32;
+/// Heads of what attends within sequences, each of width kWidth / kSequenceHeads.
+constexpr Int kSequenceHeads = 4, kEqualLength = 50;
+
 /// Class of row i.
 inline Int label(Int i, Int classes) {
   return static_cast<Int>((input(5, static_cast<std::uint64_t>(i)) + 1) * 0.5 * static_cast<double>(classes));

@@ -1,4 +1,5 @@
-"""Rows that are compared with Python programs: `python_rows.py torch` or `python_rows.py numba`, and --rows or --serve.
+"""Rows that are compared with Python programs: `python_rows.py torch`, `numba` or `cuda` (PyTorch on a GPU), and --rows or
+--serve.
 
 The protocol is that of runner.h: lines "<row> <seconds> [<threads>]" on stdin, a line of JSON for each on stdout.
 """
@@ -147,12 +148,17 @@ def time_slope(calls, budget):
 def threads_setter(library):
     import importlib
 
-    module = importlib.import_module(library)
-    return module.set_num_threads
+    return importlib.import_module("torch" if library == "cuda" else library).set_num_threads
+
+
+def cuda_rows():
+    import cuda_rows
+
+    return cuda_rows.rows(inputs, digest)
 
 
 def main():
-    rows = {"torch": torch_rows, "numba": numba_rows}[sys.argv[1]]()
+    rows = {"torch": torch_rows, "numba": numba_rows, "cuda": cuda_rows}[sys.argv[1]]()
     if sys.argv[2] == "--rows":
         # Without a pool of threads a row is bound to one.
         print("\n".join(f"{name} {1 if name.endswith('@serial') else 0}" for name in rows))
@@ -164,14 +170,20 @@ def main():
             continue
         name, budget, *threads = line.split()
         set_threads(int(threads[0]) if threads and int(threads[0]) else cores)
-        if name not in kept:
-            calls, result = rows[name]()
-            calls(3)
-            kept[name] = calls, result()
-        calls, values = kept[name]
-        seconds = time_slope(calls, float(budget))
+        try:
+            if name not in kept:
+                calls, result = rows[name]()
+                calls(3)
+                kept[name] = calls, result()
+            calls, values = kept[name]
+            seconds = time_slope(calls, float(budget))
+        except Exception as error:  # whatever a peer throws costs that row and no more
+            print(f"{name}: {error}", file=sys.stderr)
+            print(json.dumps({"row": name, "error": "failed"}), flush=True)
+            continue
         print(json.dumps({"row": name, "seconds": seconds, "low": seconds, "high": seconds, "bytes": 0, "flops": 0, **values}),
               flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
