@@ -18,7 +18,7 @@
 #include "reel/ops/sequence.h"
 #include "reel/ops/sparse.h"
 #include "reel/ops/views.h"
-#include "reel/tests/cuda_on_cpu/executor.h"
+#include "reel/tests/cuda_on_cpu/schedule.h"
 
 namespace reel {
 namespace {

@@ -10,18 +10,8 @@
 #include <string>
 
 #include "reel/core/error.h"
+#include "reel/tests/cuda_on_cpu/schedule.h"
 #include "reel/tests/ops/row_test.h"
-
-#if defined(REEL_ON_GPU)
-// A GPU has its own schedule, another one in each run, and its memory is out of the host's reach.
-namespace cuda_on_cpu {
-enum class Schedule { in_order, reversed, random };
-inline void set_schedule(Schedule) {}
-inline void set_guard(bool) {}
-}  // namespace cuda_on_cpu
-#else
-#include "reel/tests/cuda_on_cpu/executor.h"
-#endif
 
 namespace reel::test {
 namespace {

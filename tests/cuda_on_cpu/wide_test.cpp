@@ -101,8 +101,11 @@ TEST(CudaWide, HiddenKeysAndTheirQueriesShareNothing) {
             ASSERT_NEAR(have[i], want[i], bound * (1 + std::abs(want[i]))) << "result " << k << ", element " << i;
           }
           // Causal: every key has gradients of the queries that see what is poisoned.
-          if (!causal) EXPECT_EQ(finite, want.size()) << "result " << k;
-          else if (k == 0 || k == 3) EXPECT_EQ(finite * 7, want.size() * 4) << "result " << k;
+          if (!causal) {
+            EXPECT_EQ(finite, want.size()) << "result " << k;
+          } else if (k == 0 || k == 3) {
+            EXPECT_EQ(finite * 7, want.size() * 4) << "result " << k;
+          }
         }
       }
 }
