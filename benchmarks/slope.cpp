@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -16,44 +17,47 @@ double seconds_of(const std::function<void(std::int64_t)>& calls, std::int64_t n
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// 95 % quantile of Student's t with `freedom` degrees, by the first terms of its expansion about the normal quantile
-/// (Abramowitz and Stegun 26.7.5).
-double t_quantile(double freedom) {
-  constexpr double z = 1.6448536269514722;
-  return z + (z * z * z + z) / (4 * freedom) + (5 * std::pow(z, 5) + 16 * z * z * z + 3 * z) / (96 * freedom * freedom);
+constexpr double kNormalQuantile = 1.6448536269514722;  // 95 %
+
+/// The element at a place, of sorted values; the nearest if there is none.
+double at(const std::vector<double>& sorted, double place) {
+  const double last = static_cast<double>(sorted.size()) - 1;
+  return sorted[static_cast<std::size_t>(std::clamp(std::round(place), 0.0, last))];
 }
 
-/// The mean of times of single calls.
-Slope mean_of(const std::vector<double>& times) {
-  const double count = static_cast<double>(times.size());
-  double mean = 0, squares = 0;
-  for (const double t : times) mean += t / count;
-  for (const double t : times) squares += (t - mean) * (t - mean);
-  const double half = times.size() < 2 ? 0 : t_quantile(count - 1) * std::sqrt(squares / (count - 1) / count);
-  return {mean, mean - half, mean + half};
+double median_of(const std::vector<double>& sorted) {
+  const std::size_t half = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+/// The median of times of single calls, and order statistics between which it lies (the sign test's).
+Slope median_time(std::vector<double> times) {
+  std::sort(times.begin(), times.end());
+  const double count = static_cast<double>(times.size()), half = kNormalQuantile * std::sqrt(count) / 2;
+  return {median_of(times), at(times, (count - 1) / 2 - half), at(times, (count - 1) / 2 + half)};
 }
 
 struct Point {
   double calls, seconds;
 };
 
+/// The median slope between two points, which times that the machine was taken away in do not move (Theil, 1950), with Sen's
+/// interval ("Estimates of the regression coefficient based on Kendall's tau", 1968; ties among the counts of calls as there).
 Slope fit(const std::vector<Point>& points) {
-  const double count = static_cast<double>(points.size());
-  double mean_x = 0, mean_y = 0;
-  for (const Point& p : points) mean_x += p.calls / count, mean_y += p.seconds / count;
-  double xx = 0, xy = 0, errors = 0;
-  for (const Point& p : points) {
-    xx += (p.calls - mean_x) * (p.calls - mean_x);
-    xy += (p.calls - mean_x) * (p.seconds - mean_y);
-  }
-  // Where the machine was so disturbed that the times do not rise, all that can be said is their mean.
-  const double slope = xy > 0 ? xy / xx : mean_y / mean_x;
-  for (const Point& p : points) {
-    const double error = p.seconds - mean_y - slope * (p.calls - mean_x);
-    errors += error * error;
-  }
-  const double half = t_quantile(count - 2) * std::sqrt(errors / (count - 2) / xx);
-  return {slope, slope - half, slope + half};
+  std::vector<double> slopes;
+  for (const Point& p : points)
+    for (const Point& q : points)
+      if (p.calls < q.calls) slopes.push_back((q.seconds - p.seconds) / (q.calls - p.calls));
+  std::sort(slopes.begin(), slopes.end());
+
+  std::map<double, double> ties;
+  for (const Point& p : points) ++ties[p.calls];
+  const auto term = [](double n) { return n * (n - 1) * (2 * n + 5); };
+  double variance = term(static_cast<double>(points.size()));
+  for (const auto& [calls, number] : ties) variance -= term(number);
+  const double half = kNormalQuantile * std::sqrt(variance / 18) / 2,
+               middle = (static_cast<double>(slopes.size()) - 1) / 2;
+  return {median_of(slopes), at(slopes, middle - half), at(slopes, middle + half)};
 }
 
 }  // namespace
@@ -68,7 +72,7 @@ Slope time_slope(const std::function<void(std::int64_t)>& calls, double budget_s
     std::vector<double> times(static_cast<std::size_t>(std::max(1.0, budget_seconds / once)), once);
     if (times.size() > 1)
       for (double& t : times) t = seconds_of(calls, 1);
-    return mean_of(times);
+    return median_time(times);
   }
 
   // Of 1, 2, ..., steps units of calls, each `rounds` times: in random order, since machines change their speed.

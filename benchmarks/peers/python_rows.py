@@ -135,14 +135,15 @@ def time_slope(calls, budget):
     once = total / n
     if once * 12 > budget:
         times = [seconds_of(calls, 1) for _ in range(int(budget / once))]
-        return sum(times) / len(times) if times else once
+        return float(np.median(times)) if times else once
     steps, rounds = (8, 3) if once * 108 < budget else (3, 2)
     unit = max(1, round(budget / once / (rounds * steps * (steps + 1) / 2)))
     counts = [unit * step for step in range(1, steps + 1)] * rounds
     random.Random(1).shuffle(counts)
     times = [seconds_of(calls, count) for count in counts]
-    slope = float(np.polyfit(counts, times, 1)[0])
-    return slope if slope > 0 else sum(times) / sum(counts)
+    counts, times = np.array(counts, dtype=np.float64), np.array(times)
+    p, q = np.nonzero(counts[:, None] < counts[None, :])
+    return float(np.median((times[q] - times[p]) / (counts[q] - counts[p])))
 
 
 def threads_setter(library):
