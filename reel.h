@@ -8,6 +8,7 @@
 #include "reel/core/memory.h"
 #include "reel/core/parallel.h"
 #include "reel/core/parameter.h"
+#include "reel/core/precision.h"
 #include "reel/core/pullback.h"
 #include "reel/core/ragged.h"
 #include "reel/core/random.h"

@@ -45,7 +45,7 @@ Row optimizer_row(const std::string& name, int buffers, double tensors, Step ste
                          xs->push_back(i < 2 ? tensor(i + 1, {kLarge}) : zeros({kLarge}, {.device = device()}));
                        return Work{[=, t = 0](std::int64_t n) mutable {
                                      for (std::int64_t i = 0; i < n; ++i) step(*xs, ++t);
-                                     wait_for((*xs)[0]);
+                                     synchronize(device());
                                    },
                                    [xs] { return digest({(*xs)[0]}); }};
                      }},

@@ -29,7 +29,7 @@ Work training(const std::vector<Parameter>& parameters, Loss loss) {
               tape.backward(loss());
               optimizer->step();
             }
-            wait_for(parameters.front().value());
+            synchronize(device());
           },
           [parameters] {
             Tensors values;

@@ -17,10 +17,6 @@ inline reel::Device device() {
   }();
   return chosen;
 }
-/// A GPU's calls return when the work is in its queue: this does when x is there.
-inline void wait_for(const reel::Tensor& x) {
-  if (!x.device().is_cpu() && x.size() > 0) reel::select(reel::flatten(x), 0, 0).item();
-}
 
 inline reel::Tensor tensor(std::uint32_t stream, const reel::Shape& shape, double scale = 1) {
   const Int count = shape.size();
@@ -54,7 +50,7 @@ Work forward(F f) {
   auto last = std::make_shared<reel::Tensor>();
   return {[f, last](std::int64_t n) {
             for (std::int64_t i = 0; i < n; ++i) *last = f();
-            wait_for(*last);
+            reel::synchronize(device());
           },
           [last] { return digest({*last}); }};
 }
@@ -70,7 +66,7 @@ Work with_backward(reel::Tensors xs, F f) {
               for (const Tensor& x : xs) tape.watch(x);
               *last = tape.gradient(f(xs), dy, xs);
             }
-            wait_for((*last)[0]);
+            reel::synchronize(device());
           },
           [last] { return digest(*last); }};
 }

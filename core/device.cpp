@@ -1,6 +1,7 @@
 #include "reel/core/device.h"
 
 #include "reel/core/error.h"
+#include "reel/core/ops.h"
 
 namespace reel {
 
@@ -26,5 +27,7 @@ std::string Device::name() const { return is_cpu() ? "cpu" : "cuda:" + std::to_s
 void Device::refuse_index(int index, SourceLocation where) {
   throw DeviceError("Device::cuda: the index must be in [0, 100), got " + std::to_string(index), where);
 }
+
+void synchronize(Device device, SourceLocation where) { backend(device, where).synchronize(); }
 
 }  // namespace reel

@@ -36,4 +36,9 @@ struct Device {
   [[noreturn]] REEL_API static void refuse_index(int index, SourceLocation where);
 };
 
+/// Returns when the device has done all that it was given: a GPU works while the program goes on, which matters to who reads a
+/// clock. Throws what went wrong there and nobody was told of yet: IndexError for a bad index, DeviceError. On the CPU nothing
+/// is ever left to wait for.
+REEL_API void synchronize(Device device, SourceLocation where = SourceLocation::current());
+
 }  // namespace reel

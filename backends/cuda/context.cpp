@@ -97,10 +97,16 @@ void Context::to_host(const void* device, void* host, std::int64_t bytes) {
     before = {&slot, static_cast<char*>(host) + begin, count};
   }
   finish(before);
-  synchronize();
+  wait();
 }
 
 void Context::synchronize() {
+  use();
+  const std::lock_guard lock(transfers_);
+  wait();
+}
+
+void Context::wait() {
   check(cudaMemcpyAsync(seen_.data, this->fault(), sizeof(Fault), cudaMemcpyDeviceToHost, stream()), "cudaMemcpyAsync");
   check(cudaStreamSynchronize(stream()), "cudaStreamSynchronize");
   Fault fault;

@@ -31,7 +31,7 @@ struct PinnedOwner {
 };
 
 /// One GPU: its stream, on which all of Reel's work is done in the order of the calls, its memory, pinned memory through
-/// which transfers go, and the device word for bad indices. Nothing here waits for the GPU but to_host.
+/// which transfers go, and the device word for bad indices. Nothing here waits for the GPU but to_host and synchronize.
 class Context {
  public:
   explicit Context(int index);
@@ -50,6 +50,8 @@ class Context {
   void from_host(const void* host, void* device, std::int64_t bytes);
   /// Returns when the bytes are there. Throws IndexError if a check of indices before has failed.
   void to_host(const void* device, void* host, std::int64_t bytes);
+  /// Returns when the stream is empty. Throws as to_host.
+  void synchronize();
 
   /// For a check of indices: its number, by which its fault is told.
   std::uint64_t begin_check(const char* op, std::int64_t limit, SourceLocation where);
@@ -73,7 +75,7 @@ class Context {
   };
 
   Slot& next_slot();
-  void synchronize();
+  void wait();
   void throw_fault(const Fault& fault);
 
   int index_;

@@ -6,7 +6,7 @@
 
 namespace reel::cuda {
 
-/// The backend of one GPU. Entries put their kernels on its stream and return; only to_host waits.
+/// The backend of one GPU. Entries put their kernels on its stream and return; only to_host and synchronize wait.
 class CudaOps final : public MissingOps {
  public:
   explicit CudaOps(int index) : context_(index) {}
@@ -22,6 +22,7 @@ class CudaOps final : public MissingOps {
                      SourceLocation where) override;
   void from_host(const void* host, void* device, std::int64_t bytes) override;
   void to_host(const void* device, void* host, std::int64_t bytes) override;
+  void synchronize() override;
 
   void unary(UnaryOp op, const Array& x, const Array& y) override;
   void unary_backward(UnaryOp op, const Array& saved, const Array& dy, const Array& dx) override;

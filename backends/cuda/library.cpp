@@ -24,6 +24,8 @@ void CudaOps::deallocate(void* block, std::size_t bytes) noexcept { context_.mem
 
 void CudaOps::from_host(const void* host, void* device, std::int64_t bytes) { context_.from_host(host, device, bytes); }
 
+void CudaOps::synchronize() { context_.synchronize(); }
+
 void CudaOps::to_host(const void* device, void* host, std::int64_t bytes) { context_.to_host(device, host, bytes); }
 
 namespace {

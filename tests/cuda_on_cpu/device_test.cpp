@@ -62,6 +62,15 @@ TEST(CudaIndices, ABadOneIsToldWhenTheHostWaits) {
   EXPECT_EQ(sum(embedding(table, good)).item(), 9);  // the GPU works on
 }
 
+TEST(CudaIndices, SynchronizeWaitsAndTells) {
+  const Tensor table = ones({4, 3}, {.device = kCuda});
+  synchronize(kCuda);
+  embedding(table, to(from_vector<std::int64_t>({-1}, {1}), kCuda));
+  EXPECT_THROW_WITH(synchronize(kCuda), IndexError, "embedding: indices must be in [0, 4), got -1 at position 0");
+  synchronize(kCuda);
+  synchronize(Device::cpu());
+}
+
 TEST(CudaIndices, OptimisersWaitWhileABadOneIsUntold) {
   Parameter w(ones({4, 3}, {.device = kCuda}), "w");
   nn::Adam adam({w}, {.lr = 0.5});
