@@ -29,9 +29,11 @@ __global__ void finish(T* c, const T* bias, bool relu, bool zero, int64_t m, int
 // --- small products: a block makes a tile of c, and each of its warps the sums over every kWarps-th term -----------------------
 
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kTileRows = 32;
-template <class T>
-constexpr int kTileColumns = 8 * kPack<T>;
+// Of tiles of two sizes, scale 1 and 2; in f64 they have half the columns.
+template <int scale>
+constexpr int kTileRows = 16 * scale;
+template <class T, int scale>
+constexpr int kTileColumns = 4 * scale* kPack<T>;
 template <class T>
 constexpr int kTerms = 512 / static_cast<int>(sizeof(T));  // of k that are in shared memory at a time
 
@@ -112,22 +114,23 @@ struct SmallProduct {
   bool accumulate, relu;
 };
 
-/// A lane's part of a tile: 4 rows by 2 packs of columns.
-template <class T>
+/// A lane's part of a tile: 8 x 4 lanes take rows that are neighbours, and packs of columns.
+template <class T, int scale>
 struct LaneTile {
-  static constexpr int kRows = 4, kPacks = 2;
-  static constexpr int kRoom = kTileColumns<T> + kPack<T>;  // of a row of sums in shared memory
+  static constexpr int kRows = 2 * scale, kPacks = scale, kRowPack = std::min(kRows, kPack<T>);
+  static constexpr int kRoom = kTileColumns<T, scale> + kPack<T>;  // of a row of sums in shared memory
   T v[kRows][kPacks][kPack<T>];
-  int row, column;  // the second pack lies half a tile behind the first
+  int row, column;  // a second pack lies half a tile behind the first
 
   REEL_DEVICE LaneTile() : v{}, row(kRows * (threadIdx.x % kWarp / 4)), column(kPack<T> * (threadIdx.x % 4)) {}
-  REEL_DEVICE int column_of(int pack) const { return column + pack * kTileColumns<T> / 2; }
+  REEL_DEVICE int column_of(int pack) const { return column + pack * 4 * kPack<T>; }
 
   /// Adds a's column times b's row of one term.
   REEL_DEVICE void add(const T* a, const T* b) {
-    Pack<T> x[kRows / kPack<T>], y[kPacks];
+    Pack<T, kRowPack> x[kRows / kRowPack];
+    Pack<T> y[kPacks];
     REEL_UNROLL
-    for (int i = 0; i < kRows / kPack<T>; ++i) x[i] = load_pack<T, kPack<T>>(a + row + i * kPack<T>);
+    for (int i = 0; i < kRows / kRowPack; ++i) x[i] = load_pack<T, kRowPack>(a + row + i * kRowPack);
     REEL_UNROLL
     for (int j = 0; j < kPacks; ++j) y[j] = load_pack<T, kPack<T>>(b + column_of(j));
     REEL_UNROLL
@@ -136,7 +139,7 @@ struct LaneTile {
       for (int j = 0; j < kPacks; ++j) {
         REEL_UNROLL
         for (int e = 0; e < kPack<T>; ++e)
-          v[i][j][e] = scalar::fma(x[i / kPack<T>].v[i % kPack<T>], y[j].v[e], v[i][j][e]);
+          v[i][j][e] = scalar::fma(x[i / kRowPack].v[i % kRowPack], y[j].v[e], v[i][j][e]);
       }
     }
   }
@@ -155,22 +158,24 @@ struct LaneTile {
 };
 
 /// Elements of shared memory: the two stages, then the warps' sums.
-template <class T>
-constexpr int kSmallElements = std::max(Stage<T, kTileRows>::kElements + Stage<T, kTileColumns<T>>::kElements,
-                                        kWarps* kTileRows* LaneTile<T>::kRoom);
+template <class T, int scale>
+constexpr int kSmallElements = std::max(Stage<T, kTileRows<scale>>::kElements +
+                                            Stage<T, kTileColumns<T, scale>>::kElements,
+                                        kWarps* kTileRows<scale>* LaneTile<T, scale>::kRoom);
 
-template <class T>
+template <class T, int scale>
 __global__ void __launch_bounds__(kThreads) small_product(const __grid_constant__ SmallProduct<T> p) {
   REEL_DYNAMIC_SHARED(T, shared);
-  using Rows = Stage<T, kTileRows>;
-  using Columns = Stage<T, kTileColumns<T>>;
+  constexpr int kRows = kTileRows<scale>, kColumns = kTileColumns<T, scale>;
+  using Rows = Stage<T, kRows>;
+  using Columns = Stage<T, kColumns>;
   T *const staged_a = shared, *const staged_b = shared + Rows::kElements;
   const int tile = blockIdx.x / p.row_tiles, matrix = tile / p.column_tiles;
-  const int first_row = blockIdx.x % p.row_tiles * kTileRows, first_column = tile % p.column_tiles * kTileColumns<T>;
+  const int first_row = blockIdx.x % p.row_tiles * kRows, first_column = tile % p.column_tiles * kColumns;
   const T *const a = p.a.at + matrix * p.a.stride, *const b = p.b.at + matrix * p.b.stride;
   const int warp = threadIdx.x / kWarp;
 
-  LaneTile<T> sums;
+  LaneTile<T, scale> sums;
   Rows rows(p.a, a, first_row);
   Columns columns(p.b, b, first_column);
   rows.fetch(p.k);
@@ -189,19 +194,19 @@ __global__ void __launch_bounds__(kThreads) small_product(const __grid_constant_
     __syncthreads();
   }
 
-  constexpr int kRoom = LaneTile<T>::kRoom, kRowPacks = kTileColumns<T> / kPack<T>;
-  sums.store(shared + warp * kTileRows * kRoom);
+  constexpr int kRoom = LaneTile<T, scale>::kRoom, kRowPacks = kColumns / kPack<T>;
+  sums.store(shared + warp * kRows * kRoom);
   __syncthreads();
   const int row = threadIdx.x / kRowPacks, column = threadIdx.x % kRowPacks * kPack<T>;
+  if (row >= kRows || first_row + row >= p.a.lines) return;
   const T* const from = shared + row * kRoom + column;
   Pack<T> sum = load_pack<T, kPack<T>>(from);
   REEL_UNROLL
   for (int i = 1; i < kWarps; ++i) {
-    const auto more = load_pack<T, kPack<T>>(from + i * kTileRows * kRoom);
+    const auto more = load_pack<T, kPack<T>>(from + i * kRows * kRoom);
     REEL_UNROLL
     for (int e = 0; e < kPack<T>; ++e) sum.v[e] += more.v[e];
   }
-  if (first_row + row >= p.a.lines) return;
   T* const c = p.c + matrix * p.stride_c + (first_row + row) * p.ldc;
   REEL_UNROLL
   for (int e = 0; e < kPack<T>; ++e) {
@@ -218,13 +223,14 @@ __global__ void __launch_bounds__(kThreads) small_product(const __grid_constant_
 
 namespace {
 
-/// At most a tile per multiprocessor, and not too many terms for a block alone.
+/// Whether a product has at most a tile per multiprocessor, and not too many terms for a block alone.
+template <class T, int scale>
 bool is_small(const Context& context, const Gemm& gemm) {
-  constexpr int64_t kMostTerms = 1024;
-  const int64_t columns = gemm.dtype == DType::f32 ? device::kTileColumns<float> : device::kTileColumns<double>;
-  return gemm.k <= kMostTerms && gemm.m <= device::kTileRows * context.processors() &&
-         gemm.n <= columns * context.processors() && gemm.batch <= context.processors() &&
-         ceil_div(gemm.m, device::kTileRows) * ceil_div(gemm.n, columns) * gemm.batch <= context.processors();
+  constexpr int64_t kMostTerms = 2048 / scale;
+  const int64_t most = context.processors(), rows = ceil_div(gemm.m, device::kTileRows<scale>),
+                columns = ceil_div(gemm.n, device::kTileColumns<T, scale>);
+  return gemm.k <= kMostTerms && rows <= most && columns <= most && gemm.batch <= most &&
+         rows * columns * gemm.batch <= most;
 }
 
 template <class T>
@@ -235,9 +241,10 @@ device::Side<T> side_of(const void* data, int64_t step, int64_t stride, int64_t 
   return {static_cast<const T*>(data), step, stride, static_cast<int>(lines), along, packed};
 }
 
-template <class T>
+template <class T, int scale>
 void multiply_small(const Context& context, const Gemm& gemm) {
-  const int64_t rows = ceil_div(gemm.m, device::kTileRows), columns = ceil_div(gemm.n, device::kTileColumns<T>);
+  const int64_t rows = ceil_div(gemm.m, device::kTileRows<scale>),
+                columns = ceil_div(gemm.n, device::kTileColumns<T, scale>);
   const device::SmallProduct<T> problem{side_of<T>(gemm.a, gemm.lda, gemm.stride_a, gemm.m, gemm.k, !gemm.trans_a),
                                         side_of<T>(gemm.b, gemm.ldb, gemm.stride_b, gemm.n, gemm.k, gemm.trans_b),
                                         static_cast<T*>(gemm.c),
@@ -250,16 +257,20 @@ void multiply_small(const Context& context, const Gemm& gemm) {
                                         gemm.accumulate,
                                         gemm.epilogue == Epilogue::relu};
   launch(context, "gemm",
-         {.blocks = rows * columns * gemm.batch, .shared_bytes = sizeof(T) * device::kSmallElements<T>},
-         &device::small_product<T>, problem);
+         {.blocks = rows * columns * gemm.batch, .shared_bytes = sizeof(T) * device::kSmallElements<T, scale>},
+         &device::small_product<T, scale>, problem);
 }
 
 }  // namespace
 
 void CudaOps::gemm(const Gemm& gemm) {
   if (gemm.m == 0 || gemm.n == 0 || gemm.batch == 0) return;
-  if (gemm.k > 0 && is_small(context_, gemm))
-    return dispatch_floating(gemm.dtype, [&]<class T>() { multiply_small<T>(context_, gemm); });
+  const bool small = gemm.k > 0 && dispatch_floating(gemm.dtype, [&]<class T>() {
+                       if (is_small<T, 1>(context_, gemm)) return multiply_small<T, 1>(context_, gemm), true;
+                       if (is_small<T, 2>(context_, gemm)) return multiply_small<T, 2>(context_, gemm), true;
+                       return false;
+                     });
+  if (small) return;
   // relu is not left to cuBLASLt: a NaN would become 0 there.
   const bool relu = gemm.epilogue == Epilogue::relu, none = gemm.k == 0;
   const bool fused = !none && !relu && fuses_bias(gemm.dtype);
