@@ -33,7 +33,7 @@ constexpr int kWarps = kThreads / kWarp;
 template <int scale>
 constexpr int kTileRows = 16 * scale;
 template <class T, int scale>
-constexpr int kTileColumns = 4 * scale* kPack<T>;
+constexpr int kTileColumns = kPack<T> * 4 * scale;
 template <class T>
 constexpr int kTerms = 512 / static_cast<int>(sizeof(T));  // of k that are in shared memory at a time
 

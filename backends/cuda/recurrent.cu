@@ -148,7 +148,7 @@ struct RowGates {
 };
 
 template <class Cell, class T, int rows>
-__global__ void __launch_bounds__(kMostThreads) recurrent(const __grid_constant__ Forward<T> p) {
+__global__ void __launch_bounds__(kMostThreads, 1) recurrent(const __grid_constant__ Forward<T> p) {
   constexpr int gates = Cell::kGates;
   REEL_DYNAMIC_SHARED(T, shared);  // [2][rows][kRoom]: h before this step, and after it
   const Place<rows> place(p.sequences, p.hidden);
@@ -239,7 +239,7 @@ struct Kept {
 };
 
 template <class Cell, class T, int rows>
-__global__ void __launch_bounds__(kMostThreads) recurrent_backward(const __grid_constant__ Backward<T> p) {
+__global__ void __launch_bounds__(kMostThreads, 1) recurrent_backward(const __grid_constant__ Backward<T> p) {
   constexpr int gates = Cell::kGates;
   REEL_DYNAMIC_SHARED(T, shared);  // [2][rows][gates][kRoom]: dback of this step
   const Place<rows> place(p.sequences, p.hidden);
