@@ -1,5 +1,6 @@
 #include "reel/core/ops.h"
 
+#include "reel/core/error.h"
 #include "reel/core/scratch.h"
 
 namespace reel {
@@ -9,5 +10,18 @@ Ops::~Ops() = default;  // here, so that the vtable has one home
 void* Ops::allocate(std::size_t bytes) { return bytes == 0 ? nullptr : detail::host_allocate(bytes); }
 
 void Ops::deallocate(void* block, std::size_t bytes) noexcept { detail::host_free(block, bytes); }
+
+bool Ops::fuses_steps(DType, std::int64_t) const { return false; }
+
+void Ops::recurrent(const Recurrence&, const Array&, const Array&, const Array*, const Array&, const Array*,
+                    const Array&, const Array*, const Array&, const Array*, const Array*, const Array*) {
+  throw Error("recurrent: this backend computes layers step by step");
+}
+
+void Ops::recurrent_backward(const Recurrence&, const Array&, const Array&, const Array*, const Array&, const Array*,
+                             const Array&, const Array*, const Array*, const Array*, const Array*, const Array&,
+                             const Array&, const Array&, const Array*, const Array*) {
+  throw Error("recurrent_backward: this backend computes layers step by step");
+}
 
 }  // namespace reel

@@ -83,6 +83,15 @@ struct Attention {
   double scale = 1;
 };
 
+/// The steps of one layer of a recurrent network in one direction, over rows in order of steps: first the first rows of all
+/// sequences, the longest first, then the second rows of those that have one, and so on; segment t is the rows of step t.
+/// steps.offsets is null where all steps have steps.max_length rows. `reverse`: the last step is computed first.
+struct Recurrence {
+  CellOp op = CellOp::lstm;
+  bool reverse = false;
+  Segments steps;
+};
+
 /// Where a random call starts in the Philox stream. f32 and bits: element i takes lane i % 4 of block `counter + i / 4`, a
 /// normal pair two neighbouring lanes. f64: two lanes per element, so element i takes half i % 2 of block `counter + i / 2`,
 /// a normal pair a whole block. The numbers of a block: core/scalar/philox.h.
@@ -256,6 +265,23 @@ class REEL_API Ops {
   virtual void cell_backward(CellOp op, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
                              const Array* c, const Array& saved, const Array& dh, const Array* dc, const Array& dx,
                              const Array& dr, const Array& dh_prev, const Array* dc_prev) = 0;
+
+  /// Whether `recurrent` and `recurrent_backward` are there for this size; else a layer goes step by step, by cell and gemm.
+  virtual bool fuses_steps(DType dtype, std::int64_t hidden) const;
+  /// All steps of n sequences. x [total, gates h]: the input's part of the gates; weight [gates h, h], bias [gates h] or
+  /// null: of the recurrent part; h0, c0, h, c [n, h] (c: lstm only, else null): the first and the last states of each
+  /// sequence; y [total, h]: the states h after each row. For backward, all null if there is to be none: states [total, h]
+  /// (lstm only), the states c after each row; saved [total, gates h], as from cell; back [total, gates h] (gru only), the
+  /// recurrent part of the gates.
+  virtual void recurrent(const Recurrence& recurrence, const Array& x, const Array& weight, const Array* bias,
+                         const Array& h0, const Array* c0, const Array& h, const Array* c, const Array& y,
+                         const Array* states, const Array* saved, const Array* back);
+  /// From dy [total, h], dh, dc [n, h], each of which may be null: zeros. dx, dback [total, gates h], one array but for gru;
+  /// before [total, h]: the state h before each row; dh0, dc0 [n, h] or null: not wanted.
+  virtual void recurrent_backward(const Recurrence& recurrence, const Array& weight, const Array& h0, const Array* c0,
+                                  const Array& y, const Array* states, const Array& saved, const Array* back,
+                                  const Array* dy, const Array* dh, const Array* dc, const Array& dx,
+                                  const Array& dback, const Array& before, const Array* dh0, const Array* dc0);
 
   // --- softmax and losses -------------------------------------------------------------------------------------------
   /// Over `axis`, of x / temperature. A row that is all -inf gives 0 (softmax) or -inf (log_softmax).

@@ -92,7 +92,10 @@ RecurrentResult<Tensor> layers(Pass pass, Tensor x, std::int64_t n, const Order&
     x = directions == 1 ? out.y : concatenate(sides, 1, where);
     sides = {};
   }
-  return {x, stack(h, 0, where), pass.is_lstm() ? stack(c, 0, where) : Tensor()};
+  const auto all = [&](const Tensors& states_of_layers) {
+    return count == 1 ? reshape(states_of_layers[0], states, where) : stack(states_of_layers, 0, where);
+  };
+  return {x, all(h), pass.is_lstm() ? all(c) : Tensor()};
 }
 
 // From the lengths that fill(lengths) writes.

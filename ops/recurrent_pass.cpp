@@ -76,10 +76,61 @@ Tensor previous(const Pass& pass, const Tensor& states, const Tensor& initial) {
   return before;
 }
 
-// --- the pass by kernels, unrecorded --------------------------------------------------------------------------------------
+const Array* array_or_null(const Tensor& x) { return x.defined() ? &x.array() : nullptr; }
+
+// --- the pass by one kernel, unrecorded -----------------------------------------------------------------------------------
+
+bool is_fused(const Inputs& in) {
+  const Tensor& h0 = in[kH0];
+  return backend(h0.device()).fuses_steps(h0.dtype(), h0.shape()[1]);
+}
+
+Recurrence recurrence_of(const Pass& pass, const Tensor& h0) {
+  const std::int64_t count = pass.steps.count(), total = pass.steps.total(), n = h0.shape()[0];
+  if (total == count * n) return {pass.op, pass.reverse, {.count = count, .total = total, .max_length = n}};
+  return {pass.op, pass.reverse, pass.steps.segments(h0.device())};
+}
+
+Outputs fused_forward(const Pass& pass, const Inputs& in, Kept* kept) {
+  const Tensor x = linear(in[kX], in[kWeightIh], in[kBiasIh]);
+  const std::int64_t total = x.shape()[0], hidden = in[kH0].shape()[1];
+  const bool lstm = pass.is_lstm();
+  const Outputs out{like(x, total, hidden), empty_like(in[kH0]), lstm ? empty_like(in[kC0]) : Tensor()};
+  Kept all;
+  if (kept != nullptr)
+    all = {empty_like(x), lstm ? like(x, total, hidden) : Tensor(), pass.is_gru() ? empty_like(x) : Tensor()};
+  backend(x.device())
+      .recurrent(recurrence_of(pass, in[kH0]), x.array(), in[kWeightHh].array(), array_or_null(in[kBiasHh]),
+                 in[kH0].array(), array_or_null(in[kC0]), out.h.array(), array_or_null(out.c), out.y.array(),
+                 array_or_null(all.c), array_or_null(all.gates), array_or_null(all.back));
+  if (kept != nullptr) *kept = all;
+  return out;
+}
+
+// What the gradients of a pass are made of: those of the two parts of the gates, the states before each row, and the gradients
+// of the initial states.
+struct Returned {
+  Tensor dx, dback, h_prev, dh, dc;
+};
+
+Returned fused_backward(const Gradients& g, const Pass& pass, const Inputs& in, const Tensor& y, const Kept& kept) {
+  const auto given = [&](int output) { return g.dy(output).defined() ? packed(g.dy(output)) : Tensor(); };
+  const Tensor dy = given(0), dh = given(1), dc = pass.is_lstm() ? given(2) : Tensor();
+  const Tensor dx = empty_like(kept.gates);
+  const Returned to{dx, pass.is_gru() ? empty_like(dx) : dx, empty_like(y),
+                    g.needs(kH0) ? empty_like(in[kH0]) : Tensor(), g.needs(kC0) ? empty_like(in[kC0]) : Tensor()};
+  backend(y.device())
+      .recurrent_backward(recurrence_of(pass, in[kH0]), in[kWeightHh].array(), in[kH0].array(), array_or_null(in[kC0]),
+                          y.array(), array_or_null(kept.c), kept.gates.array(), array_or_null(kept.back),
+                          array_or_null(dy), array_or_null(dh), array_or_null(dc), to.dx.array(), to.dback.array(),
+                          to.h_prev.array(), array_or_null(to.dh), array_or_null(to.dc));
+  return to;
+}
+
+// --- the pass step by step, unrecorded ------------------------------------------------------------------------------------
 
 // `kept`: null if nothing need be kept; then one step's memory serves all.
-Outputs forward(const Pass& pass, const Inputs& in, Kept* kept) {
+Outputs stepwise_forward(const Pass& pass, const Inputs& in, Kept* kept) {
   Ops& ops = backend(in[kX].device());
   const Tensor x = input_part(pass, in);
   const std::int64_t total = x.shape()[0], gates = x.shape()[1], hidden = in[kH0].shape()[1];
@@ -110,12 +161,7 @@ Outputs forward(const Pass& pass, const Inputs& in, Kept* kept) {
   return out;
 }
 
-// dweight (+)= dz^T rows.
-void weight_gradient(const Tensor& dz, const Tensor& rows, const Gradients::Destination& to) {
-  multiply(dz.array(), true, rows.array(), false, to.dx.array(), !to.fresh);
-}
-
-void backward(Gradients& g, const Pass& pass, const Inputs& in, const Tensor& y, const Kept& kept) {
+Returned stepwise_backward(const Gradients& g, const Pass& pass, const Inputs& in, const Tensor& y, const Kept& kept) {
   Ops& ops = backend(y.device());
   const auto last = [&](int output) {
     return g.dy(output).defined() ? copied(g.dy(output), y.dtype()) : zeros_like(in[kH0]);
@@ -142,11 +188,25 @@ void backward(Gradients& g, const Pass& pass, const Inputs& in, const Tensor& y,
     multiply(at(dback), false, in[kWeightHh].array(), false, grad, true);
   }
 
+  return {dx, dback, h_prev, dh, dc};
+}
+
+// --- both -----------------------------------------------------------------------------------------------------------------
+
+// dweight (+)= dz^T rows.
+void weight_gradient(const Tensor& dz, const Tensor& rows, const Gradients::Destination& to) {
+  multiply(dz.array(), true, rows.array(), false, to.dx.array(), !to.fresh);
+}
+
+void backward(Gradients& g, const Pass& pass, const Inputs& in, const Tensor& y, const Kept& kept) {
+  const auto [dx, dback, h_prev, dh, dc] =
+      is_fused(in) ? fused_backward(g, pass, in, y, kept) : stepwise_backward(g, pass, in, y, kept);
   if (g.needs(kX)) g.add(kX, matmul(dx, in[kWeightIh]));
   if (g.needs(kWeightIh)) weight_gradient(dx, in[kX], g.destination(kWeightIh));
   if (g.needs(kWeightHh)) weight_gradient(dback, h_prev, g.destination(kWeightHh));
-  if (g.needs(kBiasIh)) g.add(kBiasIh, sum(dx, 0));
-  if (g.needs(kBiasHh)) g.add(kBiasHh, sum(dback, 0));
+  const Tensor dbias_ih = g.needs(kBiasIh) ? sum(dx, 0) : Tensor();
+  if (g.needs(kBiasIh)) g.add(kBiasIh, dbias_ih);
+  if (g.needs(kBiasHh)) g.add(kBiasHh, dbias_ih.defined() && !pass.is_gru() ? dbias_ih : sum(dback, 0));
   if (g.needs(kH0)) g.add(kH0, dh);
   if (g.needs(kC0)) g.add(kC0, dc);
 }
@@ -224,7 +284,10 @@ Outputs run(const Pass& pass, const Inputs& given, SourceLocation where) {
   for (std::size_t i = 0; i < kInputs; ++i) in[i] = given[i].defined() ? packed(given[i]) : given[i];
   Kept kept;
   const bool keeps = taping();
-  const Outputs out = untaped([&] { return forward(pass, in, keeps ? &kept : nullptr); });
+  const Outputs out = untaped([&] {
+    return is_fused(in) ? fused_forward(pass, in, keeps ? &kept : nullptr)
+                        : stepwise_forward(pass, in, keeps ? &kept : nullptr);
+  });
   if (!keeps) return out;
 
   const auto callback = [pass, given, in, y = out.y, kept](Gradients& g) {

@@ -1,5 +1,5 @@
-// Products by cuBLASLt. f32 is computed in f32, not TF32. Algorithms are chosen once per shape; the workspace has a fixed
-// size, and no algorithm adds up in an order that timing decides: the same product gives the same bits on one GPU.
+// Products by cuBLASLt. f32 is computed in f32, not TF32. Algorithms are chosen once per shape; their workspace is bounded, and
+// none adds up in an order that timing decides: the same product gives the same bits on one GPU.
 
 #include <cublasLt.h>
 
@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 
 #include "reel/backends/cuda/product.h"
 #include "reel/backends/cuda/status.h"
@@ -16,7 +17,7 @@ namespace reel::cuda {
 
 namespace {
 
-constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+constexpr std::size_t kMostWorkspaceBytes = std::size_t{32} << 20;
 
 void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
@@ -24,41 +25,48 @@ void check(cublasStatus_t status, const char* call) {
   throw DeviceError("cuda: " + std::string(call) + " must succeed, got " + cublasLtGetStatusName(status));
 }
 
-struct OperationOwner {
-  cublasLtMatmulDesc_t desc = nullptr;
-  explicit OperationOwner(bool f64) {
-    check(cublasLtMatmulDescCreate(&desc, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, f64 ? CUDA_R_64F : CUDA_R_32F),
-          "cublasLtMatmulDescCreate");
-  }
-  ~OperationOwner() { cublasLtMatmulDescDestroy(desc); }
-  template <class T>
-  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
-    check(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
-  }
-};
+template <class T>
+void set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  check(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+}
+template <class T>
+void set(cublasLtMatrixLayoutOpaque_t& layout, cublasLtMatrixLayoutAttribute_t attribute, const T& value) {
+  check(cublasLtMatrixLayoutSetAttribute(&layout, attribute, &value, sizeof value), "cublasLtMatrixLayoutSetAttribute");
+}
 
-struct LayoutOwner {
-  cublasLtMatrixLayout_t layout = nullptr;
-  LayoutOwner(bool f64, std::int64_t rows, std::int64_t cols, std::int64_t leading, std::int64_t batch,
-              std::int64_t stride) {
-    check(cublasLtMatrixLayoutCreate(&layout, f64 ? CUDA_R_64F : CUDA_R_32F, static_cast<std::uint64_t>(rows),
-                                     static_cast<std::uint64_t>(cols), leading > rows ? leading : rows),
-          "cublasLtMatrixLayoutCreate");
-    if (batch == 1) return;
-    const auto count = static_cast<std::int32_t>(batch);
-    check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
-          "cublasLtMatrixLayoutSetAttribute");
-    check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
-          "cublasLtMatrixLayoutSetAttribute");
+cublasLtMatmulDescOpaque_t operation_of(const Product& p) {
+  const bool f64 = p.dtype == DType::f64;
+  cublasLtMatmulDescOpaque_t operation;
+  check(
+      cublasLtMatmulDescInit(&operation, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, f64 ? CUDA_R_64F : CUDA_R_32F),
+      "cublasLtMatmulDescInit");
+  set(operation, CUBLASLT_MATMUL_DESC_TRANSA, p.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(operation, CUBLASLT_MATMUL_DESC_TRANSB, p.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (p.bias != nullptr) {
+    set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   }
-  ~LayoutOwner() { cublasLtMatrixLayoutDestroy(layout); }
-};
+  return operation;
+}
+
+cublasLtMatrixLayoutOpaque_t layout_of(const Product& p, std::int64_t rows, std::int64_t cols, std::int64_t leading,
+                                       std::int64_t stride) {
+  cublasLtMatrixLayoutOpaque_t layout;
+  check(cublasLtMatrixLayoutInit(&layout, p.dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F,
+                                 static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(cols),
+                                 leading > rows ? leading : rows),
+        "cublasLtMatrixLayoutInit");
+  if (p.batch == 1) return layout;
+  set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(p.batch));
+  set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
+  return layout;
+}
 
 struct PreferenceOwner {
   cublasLtMatmulPreference_t preference = nullptr;
   PreferenceOwner() {
     check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspaceBytes);
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   }
   ~PreferenceOwner() { cublasLtMatmulPreferenceDestroy(preference); }
@@ -80,23 +88,17 @@ struct PreferenceOwner {
   }
 };
 
-/// The library's handle and the algorithms chosen so far, of one GPU; never destroyed.
-struct Library {
-  cublasLtHandle_t handle = nullptr;
-  std::mutex mutex;
-  std::map<std::array<std::int64_t, 17>, cublasLtMatmulAlgo_t> algorithms;
-
-  Library() { check(cublasLtCreate(&handle), "cublasLtCreate"); }
+using Key = std::array<std::int64_t, 17>;
+struct KeyHash {
+  std::size_t operator()(const Key& key) const {
+    std::uint64_t hash = 0;
+    for (const std::int64_t part : key)
+      hash = (hash ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15u + (hash >> 32);
+    return hash;
+  }
 };
 
-Library& library_of(int index) {
-  static std::mutex mutex;
-  static auto* const libraries = new std::map<int, Library>;
-  const std::lock_guard lock(mutex);
-  return (*libraries)[index];
-}
-
-std::array<std::int64_t, 17> key_of(const Product& p) {
+Key key_of(const Product& p) {
   return {p.m,
           p.n,
           p.k,
@@ -116,6 +118,60 @@ std::array<std::int64_t, 17> key_of(const Product& p) {
           PreferenceOwner::alignment_of(p.c)};
 }
 
+/// All that a product needs but for its addresses.
+struct Plan {
+  cublasLtMatmulDescOpaque_t operation;
+  cublasLtMatrixLayoutOpaque_t a, b, c;
+  cublasLtMatmulAlgo_t algorithm;
+  std::size_t workspace_bytes = 0;
+
+  Plan(cublasLtHandle_t handle, const Product& p)
+      : operation(operation_of(p)),
+        a(layout_of(p, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k, p.lda, p.stride_a)),
+        b(layout_of(p, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n, p.ldb, p.stride_b)),
+        c(layout_of(p, p.m, p.n, p.ldc, p.stride_c)) {
+    PreferenceOwner preference;
+    preference.set_alignment(p);
+    cublasLtMatmulHeuristicResult_t found;
+    int count = 0;
+    check(cublasLtMatmulAlgoGetHeuristic(handle, &operation, &a, &b, &c, &c, preference.preference, 1, &found, &count),
+          "cublasLtMatmulAlgoGetHeuristic");
+    if (count == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic");
+    algorithm = found.algo;
+    workspace_bytes = found.workspaceSize;
+  }
+};
+
+/// The library's handle and the plans made so far, of one GPU; never destroyed.
+class Library {
+ public:
+  Library() { check(cublasLtCreate(&handle), "cublasLtCreate"); }
+
+  /// A copy, which this call alone uses.
+  Plan plan(const Product& p) {
+    const Key key = key_of(p);
+    const std::lock_guard lock(mutex_);
+    const auto known = plans_.find(key);
+    if (known != plans_.end()) return known->second;
+    if (plans_.size() >= kMostPlans) plans_.clear();  // sizes that change all the time do not come back
+    return plans_.emplace(key, Plan(handle, p)).first->second;
+  }
+
+  cublasLtHandle_t handle = nullptr;
+
+ private:
+  static constexpr std::size_t kMostPlans = 4096;
+  std::mutex mutex_;
+  std::unordered_map<Key, Plan, KeyHash> plans_;
+};
+
+Library& library_of(int index) {
+  static std::mutex mutex;
+  static auto* const libraries = new std::map<int, Library>;
+  const std::lock_guard lock(mutex);
+  return (*libraries)[index];
+}
+
 }  // namespace
 
 bool fuses_bias(DType dtype) { return dtype == DType::f32; }
@@ -123,44 +179,15 @@ bool fuses_bias(DType dtype) { return dtype == DType::f32; }
 void multiply(const Context& context, const Product& p) {
   context.use();
   Library& library = library_of(context.index());
+  Plan plan = library.plan(p);
+  if (p.bias != nullptr) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+  const Workspace workspace(context.memory(), plan.workspace_bytes);
   const bool f64 = p.dtype == DType::f64;
-  OperationOwner operation(f64);
-  operation.set(CUBLASLT_MATMUL_DESC_TRANSA, p.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  operation.set(CUBLASLT_MATMUL_DESC_TRANSB, p.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (p.bias != nullptr) {
-    operation.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    operation.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-  }
-  const LayoutOwner a(f64, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k, p.lda, p.batch, p.stride_a);
-  const LayoutOwner b(f64, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n, p.ldb, p.batch, p.stride_b);
-  const LayoutOwner c(f64, p.m, p.n, p.ldc, p.batch, p.stride_c);
-
-  const auto key = key_of(p);
-  cublasLtMatmulAlgo_t algorithm;
-  {
-    const std::lock_guard lock(library.mutex);
-    const auto known = library.algorithms.find(key);
-    if (known != library.algorithms.end()) {
-      algorithm = known->second;
-    } else {
-      PreferenceOwner preference;
-      preference.set_alignment(p);
-      cublasLtMatmulHeuristicResult_t found;
-      int count = 0;
-      check(cublasLtMatmulAlgoGetHeuristic(library.handle, operation.desc, a.layout, b.layout, c.layout, c.layout,
-                                           preference.preference, 1, &found, &count),
-            "cublasLtMatmulAlgoGetHeuristic");
-      if (count == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic");
-      algorithm = found.algo;
-      library.algorithms.emplace(key, algorithm);
-    }
-  }
-  const Workspace workspace(context.memory(), kWorkspaceBytes);
   const double one64 = 1, beta64 = p.accumulate ? 1 : 0;
   const float one32 = 1, beta32 = p.accumulate ? 1 : 0;
-  check(cublasLtMatmul(library.handle, operation.desc, f64 ? static_cast<const void*>(&one64) : &one32, p.a, a.layout,
-                       p.b, b.layout, f64 ? static_cast<const void*>(&beta64) : &beta32, p.c, c.layout, p.c, c.layout,
-                       &algorithm, workspace.as<void>(), kWorkspaceBytes, context.stream()),
+  check(cublasLtMatmul(library.handle, &plan.operation, f64 ? static_cast<const void*>(&one64) : &one32, p.a, &plan.a,
+                       p.b, &plan.b, f64 ? static_cast<const void*>(&beta64) : &beta32, p.c, &plan.c, p.c, &plan.c,
+                       &plan.algorithm, workspace.as<void>(), plan.workspace_bytes, context.stream()),
         "cublasLtMatmul");
 }
 

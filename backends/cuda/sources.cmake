@@ -24,6 +24,7 @@ set(REEL_CUDA_KERNELS
   radix_sort.cu
   random.cu
   random_rejection.cu
+  recurrent.cu
   reduce.cu
   rows.cu
   scan.cu

@@ -13,7 +13,10 @@
 #include "reel/ops/elementwise.h"
 #include "reel/ops/embedding.h"
 #include "reel/ops/index.h"
+#include "reel/ops/matmul.h"
 #include "reel/ops/order.h"
+#include "reel/ops/recurrent.h"
+#include "reel/ops/reduce.h"
 #include "reel/ops/scan.h"
 #include "reel/ops/sequence.h"
 #include "reel/ops/sparse.h"
@@ -252,6 +255,92 @@ TEST_F(CudaSizes, WindowsAcrossManySegments) {
       return Tensors{y, tape.gradient(y, normal(y.shape(), f32, device, 8), {x})[0]};
     };
     expect_equal_devices(windows, 1e-6);
+  }
+}
+
+// x w^T + b and its gradients: each side as it is stored and transposed, with and without packs.
+TEST_F(CudaSizes, ProductsOfFewTiles) {
+  struct Sizes {
+    std::int64_t m, n, k;
+  };
+  for (const DType dtype : {f32, f64})
+    for (const Sizes& size : {Sizes{1, 1, 1},
+                              {32, 32, 128},
+                              {33, 5, 7},
+                              {31, 33, 129},
+                              {8, 16, 300},
+                              {4, 40, 64},
+                              {64, 12, 4},
+                              {3, 9, 1025},
+                              {70, 70, 20}}) {
+      const auto product = [&](Device device) {
+        const Tensor x = normal({size.m, size.k}, dtype, device), w = normal({size.n, size.k}, dtype, device, 4);
+        const Tensor b = normal({size.n}, dtype, device, 5);
+        Tape tape;
+        for (const Tensor& input : {x, w, b}) tape.watch(input);
+        const Tensor y = linear(x, w, b) + linear(x, w, b, Epilogue::relu);
+        const Tensors gradients = tape.gradient(y, normal({size.m, size.n}, dtype, device, 8), {x, w, b});
+        return Tensors{y, gradients[0], gradients[1], gradients[2]};
+      };
+      expect_equal_devices(product, dtype == f32 ? 2e-5 : 1e-13, size.k < 100);
+    }
+}
+
+TEST_F(CudaSizes, BatchesOfFewTiles) {
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t batch : {1, 2, 3}) {
+      const auto product = [&](Device device) {
+        const Tensor a = normal({batch, 5, 30}, dtype, device), b = normal({batch, 30, 7}, dtype, device, 4);
+        return Tensors{matmul(a, b), matmul(a, normal({30, 9}, dtype, device, 6))};
+      };
+      expect_equal_devices(product, dtype == f32 ? 1e-5 : 1e-13);
+    }
+}
+
+// Layers up to the size of one kernel and beyond; sequences alone in a block, four in it, and fewer.
+TEST_F(CudaSizes, RecurrentLayersInOneKernelAndStepByStep) {
+  const std::vector<std::int64_t> few = {2, 5, 0, 3}, many = {4, 1, 0, 2, 4, 3, 1, 1, 2};
+  const auto run = [&](int cell, DType dtype, std::int64_t hidden, const std::vector<std::int64_t>& lengths) {
+    const std::int64_t gates = cell == 0 ? 4 : cell == 1 ? 3 : 1, n = static_cast<std::int64_t>(lengths.size());
+    std::int64_t total = 0;
+    for (const std::int64_t length : lengths) total += length;
+    const auto layer = [&](Device device) {
+      Tensors in{normal({total, 3}, dtype, device), normal({2, n, hidden}, dtype, device, 4)};
+      std::vector<RecurrentWeights> weights;
+      for (std::uint64_t i = 0; i < 2; ++i) {
+        const Tensor w = normal({gates * hidden, hidden}, dtype, device, 20 + i) * (0.5 / std::sqrt(double(hidden)));
+        const Tensor b = normal({gates * hidden}, dtype, device, 30 + i);
+        weights.push_back({normal({gates * hidden, 3}, dtype, device, 10 + i) * 0.5, w, b, b * 0.5});
+        in.push_back(w);
+        in.push_back(b);
+      }
+      Tape tape;
+      for (const Tensor& input : in) tape.watch(input);
+      for (std::size_t i = 0; i < 2; ++i) {
+        weights[i].weight_hh = in[2 + 2 * i];
+        weights[i].bias_ih = in[3 + 2 * i];
+        weights[i].bias_hh = in[3 + 2 * i] * 0.5;
+      }
+      const Ragged x = Ragged::from_lengths(in[0], lengths);
+      const RecurrentOptions options{.bidirectional = true, .h0 = in[1]};
+      const RecurrentResult<Ragged> out = cell == 0   ? lstm(x, weights, options)
+                                          : cell == 1 ? gru(x, weights, options)
+                                                      : rnn(x, weights, Nonlinearity::tanh, options);
+      const Tensor y = out.y.values();
+      const Tensor loss = sum(y * normal(y.shape(), dtype, device, 8)) + sum(out.h * out.h);
+      Tensors results = tape.gradient(loss, in);
+      results.push_back(y);
+      results.push_back(out.h);
+      if (cell == 0) results.push_back(out.c);
+      return results;
+    };
+    expect_equal_devices(layer, dtype == f32 ? 1e-4 : 1e-12, hidden < 64);
+  };
+  for (int cell = 0; cell < 3; ++cell) {
+    for (const std::int64_t hidden : {1, 9, 33, 64, 65}) run(cell, f32, hidden, hidden < 33 ? many : few);
+    run(cell, f64, 64, many);
+    run(cell, f64, 10, few);
+    run(cell, f32, 16, {3, 3, 3, 3, 3});  // no offsets
   }
 }
 
