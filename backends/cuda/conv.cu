@@ -2,7 +2,7 @@
 // of kChannels results: it reads each element of the other side once for all of them. Weights pass through shared memory, as
 // many channels at a time as fit.
 
-#include "reel/backends/cuda/conv.h"
+#include "reel/backends/cuda/conv_tiled.h"
 
 namespace reel::cuda {
 
@@ -70,7 +70,9 @@ __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* we
   const int first = tile.group * g.out_group() + tile.first;  // of all output channels
   for (int64_t image = blockIdx.z; image < g.batch; image += gridDim.z) {
     const T* const plane = x + image * g.x_image + static_cast<int64_t>(tile.group) * in * g.inputs();
-    T sum[kChannels] = {};
+    T sum[kChannels];
+    REEL_UNROLL
+    for (int k = 0; k < kChannels; ++k) sum[k] = bias != nullptr && k < tile.channels ? bias[first + k] : T(0);
     for (int from = 0; from < taps; from += taps_at_once) {
       const int some = smaller(taps_at_once, taps - from);
       for_each_channel(
@@ -93,9 +95,8 @@ __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* we
     REEL_UNROLL
     for (int k = 0; k < kChannels; ++k) {
       if (!inside || k >= tile.channels) continue;
-      const T value = bias != nullptr ? sum[k] + bias[first + k] : sum[k];
       y[image * g.y_image + static_cast<int64_t>(first + k) * g.outputs() + position] =
-          relu && value <= T(0) ? T(0) : value;
+          relu && sum[k] <= T(0) ? T(0) : sum[k];
     }
   }
 }
@@ -211,12 +212,21 @@ Plan plan_for(const Geometry& g, int positions, int own_per_group, int others) {
           taps};
 }
 
+/// Whether a faster kernel may be asked: it has no other padding and no groups.
+bool is_plain(const Geometry& g, DType dtype) {
+  return dtype == DType::f32 && g.mode == PaddingMode::zero && g.groups == 1;
+}
+
 }  // namespace
 
 void CudaOps::conv(const Conv& conv, const Array& x, const Array& weight, const Array* bias, Epilogue epilogue,
                    const Array& y) {
   if (y.size == 0) return;
   const Geometry g(conv, x, y, nullptr);
+  if (is_plain(g, y.dtype) &&
+      conv_tiled(context_, forward_of(g), x.as<float>(), nullptr, weight.as<float>(),
+                 bias != nullptr ? bias->as<float>() : nullptr, epilogue == Epilogue::relu, y.as<float>()))
+    return;
   dispatch_floating(y.dtype, [&]<class T>() {
     const Plan plan = plan_for<T>(g, g.outputs(), g.out_group(), g.in_group());
     launch(context_, "conv", plan.grid, &device::conv<T>, g, x.as<T>(), weight.as<T>(),
@@ -228,6 +238,11 @@ void CudaOps::conv_backward_input(const Conv& conv, const Array& dy, const Array
                                   const Array& dx) {
   if (dx.size == 0) return;
   const Geometry g(conv, dx, dy, relu_output);
+  if (is_plain(g, dx.dtype) &&
+      conv_tiled(context_, input_gradient_of(g), dy.as<float>(),
+                 relu_output != nullptr ? relu_output->as<float>() : nullptr, weight.as<float>(), nullptr, false,
+                 dx.as<float>()))
+    return;
   dispatch_floating(dx.dtype, [&]<class T>() {
     const Plan plan = plan_for<T>(g, g.inputs(), g.in_group(), g.out_group());
     launch(context_, "conv_backward_input", plan.grid, &device::conv_backward_input<T>, g, dy.as<T>(),

@@ -9,6 +9,7 @@
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/attention.h"
+#include "reel/ops/conv.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/normalize.h"
@@ -47,6 +48,30 @@ void expect_equal_devices(const Function& f, const std::vector<Shape>& shapes, D
       ASSERT_LE(std::abs(have[i] - want[i]), 400 * epsilon * (1 + std::abs(want[i])))
           << "result " << k << ", element " << i << ": " << have[i] << ", not " << want[i];
   }
+}
+
+// Each tile of the kernels for 3 x 3, with a part of a tile at every end, channels that fill no chunk, and paddings that make
+// the result larger and smaller than x.
+TEST(CudaWide, ConvolutionInEveryTileEqualsTheCpus) {
+  struct Sizes {
+    std::int64_t batch, in, out, height, width;
+  };
+  const Sizes all[] = {{1, 3, 1, 6, 31}, {1, 1, 1, 20, 33}, {2, 5, 1, 17, 36}, {2, 3, 3, 20, 33}, {1, 9, 2, 2, 30},
+                       {1, 9, 8, 2, 31}, {2, 3, 7, 17, 34}, {2, 2, 13, 9, 32}, {2, 5, 16, 3, 33}, {2, 3, 20, 9, 10},
+                       {1, 4, 33, 2, 5}, {3, 3, 65, 9, 33}, {0, 3, 8, 5, 5},   {3, 1, 8, 1, 1},   {2, 8, 8, 4, 128}};
+  for (const Sizes& s : all)
+    for (const std::int64_t padding : {0, 1, 3}) {
+      if (s.height + 2 * padding < 3 || s.width + 2 * padding < 3) continue;
+      SCOPED_TRACE(std::to_string(s.batch) + " images, " + std::to_string(s.in) + " to " + std::to_string(s.out) + ", " +
+                   std::to_string(s.height) + " x " + std::to_string(s.width) + ", padding " + std::to_string(padding));
+      const auto convolve = [&](const Tensors& in) {
+        Generator generator(7);
+        const Tensor weight = to(randn({s.out, s.in, 3, 3}, generator, {.dtype = f32}), in[0].device());
+        const Tensor bias = to(randn({s.out}, generator, {.dtype = f32}), in[0].device());
+        return conv2d_relu(in[0], weight, bias, {.padding = padding});
+      };
+      expect_equal_devices(convolve, {{s.batch, s.in, s.height, s.width}}, f32);
+    }
 }
 
 // More than one tile of queries and of keys, more than one part of the columns, and sequences without queries or keys.
