@@ -238,10 +238,9 @@ void CudaOps::conv_backward_input(const Conv& conv, const Array& dy, const Array
                                   const Array& dx) {
   if (dx.size == 0) return;
   const Geometry g(conv, dx, dy, relu_output);
-  if (is_plain(g, dx.dtype) &&
-      conv_tiled(context_, input_gradient_of(g), dy.as<float>(),
-                 relu_output != nullptr ? relu_output->as<float>() : nullptr, weight.as<float>(), nullptr, false,
-                 dx.as<float>()))
+  if (is_plain(g, dx.dtype) && conv_tiled(context_, input_gradient_of(g), dy.as<float>(),
+                                          relu_output != nullptr ? relu_output->as<float>() : nullptr,
+                                          weight.as<float>(), nullptr, false, dx.as<float>()))
     return;
   dispatch_floating(dx.dtype, [&]<class T>() {
     const Plan plan = plan_for<T>(g, g.inputs(), g.in_group(), g.out_group());

@@ -34,13 +34,17 @@ struct Tile {
   static_assert(threads % (4 * channels) == 0 && patch % 4 == 0);
 };
 
-/// The patch of some channels of x, on its way from global to shared memory.
+/// The patches of some channels of x after the others, on their way from global to shared memory.
 template <class S>
 struct PatchLoad {
-  int offset[S::plane_slots];  // in a channel; -1: in the zeros around it
+  const float *x, *mask;
+  bool masked;
+  int plane;                   // elements of a channel
+  int offset[S::plane_slots];  // there; -1: in the zeros around it
   float value[S::chunk][S::plane_slots], gate[S::chunk][S::plane_slots];
 
-  REEL_DEVICE PatchLoad(const Correlation& g, int row, int column) {
+  REEL_DEVICE PatchLoad(const Correlation& g, const float* x_, const float* mask_, int row, int column)
+      : x(x_), mask(mask_), masked(mask_ != nullptr), plane(g.inputs()) {
     REEL_UNROLL
     for (int s = 0; s < S::plane_slots; ++s) {
       const int i = threadIdx.x + s * S::threads, r = row + i / kPitch, c = column + i % kPitch;
@@ -48,18 +52,17 @@ struct PatchLoad {
       offset[s] = inside ? r * g.input[2] + c : -1;
     }
   }
-  /// x, mask: from the first of these channels on.
-  REEL_DEVICE void fetch(const float* x, const float* mask, int64_t plane, int channels) {
+  REEL_DEVICE void fetch(int channels) {
     REEL_UNROLL
     for (int c = 0; c < S::chunk; ++c) {
       if (c >= channels) continue;
       REEL_UNROLL
       for (int s = 0; s < S::plane_slots; ++s) {
         value[c][s] = offset[s] >= 0 ? x[offset[s]] : 0.0f;
-        gate[c][s] = mask != nullptr && offset[s] >= 0 ? mask[offset[s]] : 1.0f;
+        gate[c][s] = masked && offset[s] >= 0 ? mask[offset[s]] : 1.0f;
       }
       x += plane;
-      if (mask != nullptr) mask += plane;
+      mask += masked ? plane : 0;
     }
   }
   REEL_DEVICE void store(float* to, int channels) const {
@@ -75,27 +78,33 @@ struct PatchLoad {
   }
 };
 
-/// The weights between some channels of x and the block's: a thread's are all of one of the latter.
+/// The weights between some channels of x after the others and the block's: a thread's are all of one of the latter.
 template <class S>
 struct WeightLoad {
+  const float* weight;
+  int step;  // from channel to channel
   int term, out;
+  bool exists;  // the latter
   int offset[S::weight_slots];
   float value[S::weight_slots];
 
-  REEL_DEVICE explicit WeightLoad(const Correlation& g)
-      : term(threadIdx.x % 4 + threadIdx.x / (4 * S::channels) * 4), out(threadIdx.x / 4 % S::channels) {
+  REEL_DEVICE WeightLoad(const Correlation& g, const float* weight_, int first)
+      : weight(weight_),
+        step(g.weight_in),
+        term(threadIdx.x % 4 + threadIdx.x / (4 * S::channels) * 4),
+        out(threadIdx.x / 4 % S::channels),
+        exists(first + out < g.out) {
     REEL_UNROLL
     for (int s = 0; s < S::weight_slots; ++s) {
       const int i = term + s * S::term_step, tap = i % kTaps;
-      offset[s] = out * g.weight_out + i / kTaps * g.weight_in + (g.backwards ? kTaps - 1 - tap : tap);
+      offset[s] = (first + out) * g.weight_out + i / kTaps * g.weight_in + (g.backwards ? kTaps - 1 - tap : tap);
     }
   }
-  /// weight: from the first of these channels and the first of the block's on.
-  REEL_DEVICE void fetch(const float* weight, int channels, int outs) {
-    const int terms = out < outs ? smaller<int>(S::terms, channels * kTaps) : 0;
+  REEL_DEVICE void fetch(int channels) {
+    const int terms = exists ? smaller<int>(S::terms, channels * kTaps) : 0;
     REEL_UNROLL
-    for (int s = 0; s < S::weight_slots; ++s)
-      value[s] = term + s * S::term_step < terms ? weight[offset[s]] : 0.0f;
+    for (int s = 0; s < S::weight_slots; ++s) value[s] = term + s * S::term_step < terms ? weight[offset[s]] : 0.0f;
+    weight += static_cast<int64_t>(S::chunk) * step;
   }
   REEL_DEVICE void store(float* to) const {
     REEL_UNROLL
@@ -136,38 +145,33 @@ REEL_DEVICE void add_channel(const float* patch, const float* weight, float (&su
       float w[S::outs];
       read<S::outs, S::outs>(weight + (down * 3 + across) * S::weight_pitch, w);
       REEL_UNROLL
-      for (int o = 0; o < S::outs; ++o)
-        REEL_UNROLL
-        for (int p = 0; p < S::pixels; ++p) sum[o][p] = scalar::fma(x[across + p], w[o], sum[o][p]);
+      for (int o = 0; o < S::outs; ++o) REEL_UNROLL
+      for (int p = 0; p < S::pixels; ++p) sum[o][p] = scalar::fma(x[across + p], w[o], sum[o][p]);
     }
   }
 }
 
-/// blockIdx.x: tile of positions and image, blockIdx.y: channels. packed: y's rows begin at whole packs.
+/// blockIdx.x: tile of positions, blockIdx.y: channels, blockIdx.z: image. packed: y's rows begin at whole packs.
 template <class S>
 __global__ void __launch_bounds__(S::threads, S::resident)
     conv_tiled(const __grid_constant__ Correlation g, const float* x, const float* mask, const float* weight,
                const float* bias, bool relu, float* y, bool packed) {
   REEL_DYNAMIC_SHARED(float, shared);
-  const int tiles_across = (g.output[2] + kAcross - 1) / kAcross, tiles_down = (g.output[1] + S::rows - 1) / S::rows;
-  const int64_t image = blockIdx.x / (tiles_across * tiles_down);
-  const int tile = blockIdx.x % (tiles_across * tiles_down);
-  const int top = tile / tiles_across * S::rows, left = tile % tiles_across * kAcross;
+  const int tiles_across = (g.output[2] + kAcross - 1) / kAcross;
+  const int64_t image = blockIdx.z;
+  const int top = blockIdx.x / tiles_across * S::rows, left = blockIdx.x % tiles_across * kAcross;
   const int first = blockIdx.y * S::channels;  // of y's channels
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int out = warp % S::warps_out * S::outs;  // of the block's channels
   const int row = warp / S::warps_out * S::pixels + lane / S::lanes_across, column = lane % S::lanes_across * S::pixels;
   const int outs = g.out - first;
 
-  const int64_t plane = g.inputs();
-  x += image * g.x_image;
-  if (mask != nullptr) mask += image * g.mask_image;
-  weight += static_cast<int64_t>(first) * g.weight_out;
-  PatchLoad<S> patch(g, top - g.padding[1], left - g.padding[2]);
-  WeightLoad<S> weights(g);
+  PatchLoad<S> patch(g, x + image * g.x_image, mask != nullptr ? mask + image * g.mask_image : nullptr,
+                     top - g.padding[1], left - g.padding[2]);
+  WeightLoad<S> weights(g, weight, first);
   const auto fetch = [&](int c) {
-    patch.fetch(x + c * plane, mask != nullptr ? mask + c * plane : nullptr, plane, g.in - c);
-    weights.fetch(weight + static_cast<int64_t>(c) * g.weight_in, g.in - c, outs);
+    patch.fetch(g.in - c);
+    weights.fetch(g.in - c);
   };
   const auto store = [&](int c, float* stage) {
     patch.store(stage, g.in - c);
@@ -194,8 +198,8 @@ __global__ void __launch_bounds__(S::threads, S::resident)
     if (out < outs) {
       REEL_ROLLED
       for (int c = 0; c < count; ++c)
-        add_channel<S>(now + c * S::plane + row * kPitch + column,
-                       now + S::patch + c * kTaps * S::weight_pitch + out, sum);
+        add_channel<S>(now + c * S::plane + row * kPitch + column, now + S::patch + c * kTaps * S::weight_pitch + out,
+                       sum);
     }
     if (ahead < g.in) store(ahead, next);
     float* const done = now;
@@ -246,30 +250,34 @@ using Tile1x16 = device::Tile<1, 4, 1, 4, 2, 6>;
 using Tile16x2 = device::Tile<4, 2, 4, 1, 4, 5>;
 using Tile1x8 = device::Tile<1, 2, 1, 4, 4, 6>;
 
+constexpr int kMostBlocks = 65535;  // along the grid's y and z
+
 }  // namespace
 
 bool conv_tiled(const Context& context, const Correlation& g, const float* x, const float* mask, const float* weight,
                 const float* bias, bool relu, float* y) {
   const bool flat = g.input[0] == 1 && g.kernel[0] == 1 && g.output[0] == 1 && g.padding[0] == 0;
   if (!flat || int64_t{g.in} * g.out * device::kTaps > std::numeric_limits<int>::max()) return false;
+  if (g.batch > kMostBlocks || g.out > kMostBlocks) return false;
   for (int a = 1; a < 3; ++a)
     if (g.kernel[a] != 3 || g.stride[a] != 1 || g.dilation[a] != 1 || g.spread[a] != 1) return false;
 
-  const auto blocks_of = [&]<class S>() {
-    return int64_t{g.batch} * ceil_div(g.output[1], S::rows) * ceil_div(g.output[2], device::kAcross);
+  const auto grid_of = [&]<class S>() {
+    return Grid{.blocks = ceil_div(g.output[1], S::rows) * ceil_div(g.output[2], device::kAcross),
+                .y = ceil_div(g.out, S::channels),
+                .z = g.batch,
+                .threads = S::threads,
+                .shared_bytes = sizeof(float) * 2 * S::stage};
   };
   // Whether there is a block for more than half of the multiprocessors.
   const auto fills = [&]<class S>() {
-    return 2 * blocks_of.template operator()<S>() * ceil_div(g.out, S::channels) > context.processors();
+    const Grid grid = grid_of.template operator()<S>();
+    return 2 * grid.blocks * grid.y * grid.z > context.processors();
   };
   const auto run = [&]<class S>() {
     const bool packed = is_aligned(y, sizeof(float), 4) && g.output[2] % 4 == 0 && g.y_image % 4 == 0;
-    launch(context, "conv",
-           {.blocks = blocks_of.template operator()<S>(),
-            .y = ceil_div(g.out, S::channels),
-            .threads = S::threads,
-            .shared_bytes = sizeof(float) * 2 * S::stage},
-           &device::conv_tiled<S>, g, x, mask, weight, bias, relu, y, packed);
+    launch(context, "conv", grid_of.template operator()<S>(), &device::conv_tiled<S>, g, x, mask, weight, bias, relu, y,
+           packed);
     return true;
   };
   const auto run_if_filled = [&]<class Large, class Small>() {

@@ -62,8 +62,9 @@ TEST(CudaWide, ConvolutionInEveryTileEqualsTheCpus) {
   for (const Sizes& s : all)
     for (const std::int64_t padding : {0, 1, 3}) {
       if (s.height + 2 * padding < 3 || s.width + 2 * padding < 3) continue;
-      SCOPED_TRACE(std::to_string(s.batch) + " images, " + std::to_string(s.in) + " to " + std::to_string(s.out) + ", " +
-                   std::to_string(s.height) + " x " + std::to_string(s.width) + ", padding " + std::to_string(padding));
+      SCOPED_TRACE(std::to_string(s.batch) + " images, " + std::to_string(s.in) + " to " + std::to_string(s.out) +
+                   ", " + std::to_string(s.height) + " x " + std::to_string(s.width) + ", padding " +
+                   std::to_string(padding));
       const auto convolve = [&](const Tensors& in) {
         Generator generator(7);
         const Tensor weight = to(randn({s.out, s.in, 3, 3}, generator, {.dtype = f32}), in[0].device());
