@@ -63,8 +63,11 @@ inline Correlation input_gradient_of(const Geometry& g) {
 }
 
 /// y [batch, out, outputs] = relu(bias + correlation of x), x being 0 where relu's output `mask` [as x] is not positive. mask
-/// and bias may be null. False, and nothing done, if the tiles do not have this kernel's shape.
+/// and bias may be null. False, and nothing done, where the kernel does not fit: that of conv_tiled is for 3 x 3 without
+/// strides, that of conv_gathered for more than 4 channels.
 bool conv_tiled(const Context& context, const Correlation& g, const float* x, const float* mask, const float* weight,
                 const float* bias, bool relu, float* y);
+bool conv_gathered(const Context& context, const Correlation& g, const float* x, const float* mask, const float* weight,
+                   const float* bias, bool relu, float* y);
 
 }  // namespace reel::cuda

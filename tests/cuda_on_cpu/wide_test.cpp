@@ -75,6 +75,39 @@ TEST(CudaWide, ConvolutionInEveryTileEqualsTheCpus) {
     }
 }
 
+// Kernels, strides and dilations along one to three axes, with more channels than a thread makes: parts of a block of
+// positions and of channels, and terms that fill no chunk.
+TEST(CudaWide, ConvolutionWithManyChannelsEqualsTheCpus) {
+  struct Problem {
+    Shape x, weight;
+    ConvOptions options;
+  };
+  const Problem problems[] = {
+      {{2, 3, 40}, {9, 3, 5}, {.stride = 2, .padding = 3}},
+      {{2, 5, 150}, {33, 5, 1}, {}},
+      {{1, 6, 13, 21}, {17, 6, 3, 3}, {.stride = 2, .padding = 1}},
+      {{2, 9, 12, 11}, {5, 9, 3, 3}, {.padding = 4, .dilation = 2}},
+      {{2, 5, 23, 17}, {8, 5, 4, 2}, {.stride = 3, .padding = 2}},
+      {{1, 16, 9, 9}, {16, 16, 1, 1}, {}},
+      {{1, 16, 9, 9}, {6, 16, 9, 9}, {}},
+      {{2, 5, 5, 7, 6}, {10, 5, 3, 3, 3}, {.stride = 2, .padding = 1}},
+      {{1, 6, 4, 4, 35}, {70, 6, 2, 3, 3}, {.padding = 2, .dilation = 2}},
+      {{0, 5, 9}, {8, 5, 3}, {}},
+  };
+  for (const Problem& p : problems) {
+    SCOPED_TRACE(p.x.str() + " " + p.weight.str());
+    const auto convolve = [&](const Tensors& in) {
+      Generator generator(7);
+      const Tensor weight = to(randn(p.weight, generator, {.dtype = f32}), in[0].device());
+      const Tensor bias = to(randn({p.weight[0]}, generator, {.dtype = f32}), in[0].device());
+      if (p.x.rank() == 3) return conv1d_relu(in[0], weight, bias, p.options);
+      if (p.x.rank() == 4) return conv2d_relu(in[0], weight, bias, p.options);
+      return conv3d_relu(in[0], weight, bias, p.options);
+    };
+    expect_equal_devices(convolve, {p.x}, f32);
+  }
+}
+
 // More than one tile of queries and of keys, more than one part of the columns, and sequences without queries or keys.
 TEST(CudaWide, RaggedAttentionOverManyTilesEqualsTheCpus) {
   const std::vector<std::int64_t> queries = {70, 0, 5, 131}, keys = {33, 9, 0, 140};
