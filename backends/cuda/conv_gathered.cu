@@ -23,18 +23,14 @@ struct Gather {
   static constexpr int shared = kTerms * (positions + weight_pitch);
 };
 
-/// Where x's element for an output position and an element of the kernel lies in its channel; -1: in the zeros around or
-/// between.
+/// Where x's element for an output position and an element of the kernel lies in its channel; -1: in the zeros
+/// around.
 REEL_DEVICE int element_of(const Correlation& g, const Position& output, const Position& tap) {
   int offset = 0;
   bool inside = true;
   REEL_UNROLL
   for (int a = 0; a < 3; ++a) {
-    int i = output.at[a] * g.stride[a] + tap.at[a] * g.dilation[a] - g.padding[a];
-    if (g.spread[a] > 1) {
-      inside = inside && i >= 0 && i % g.spread[a] == 0;
-      i /= g.spread[a];
-    }
+    const int i = output.at[a] * g.stride[a] + tap.at[a] * g.dilation[a] - g.padding[a];
     inside = inside && i >= 0 && i < g.input[a];
     offset = offset * g.input[a] + i;
   }
@@ -144,6 +140,9 @@ bool conv_gathered(const Context& context, const Correlation& g, const float* x,
   const int64_t taps = int64_t{g.kernel[0]} * g.kernel[1] * g.kernel[2];
   if (g.out <= 4 || g.in * taps > std::numeric_limits<int>::max() - device::kTerms) return false;
   if (g.batch > kMostBlocks || g.out > kMostBlocks) return false;
+  // Zeros between x's elements, unlike those around it, are no terms: an infinite weight is not to meet them.
+  for (const int spread : g.spread)
+    if (spread != 1) return false;
   const auto run = [&]<int warps_out>() {
     using S = device::Gather<warps_out>;
     launch(context, "conv",

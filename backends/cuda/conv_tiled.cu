@@ -283,6 +283,8 @@ bool conv_tiled(const Context& context, const Correlation& g, const float* x, co
   const auto run_if_filled = [&]<class Large, class Small>() {
     return fills.template operator()<Large>() ? run.template operator()<Large>() : run.template operator()<Small>();
   };
+  // One channel of many takes as long as their patches are on their way: more of them at a time.
+  if (g.out == 1 && g.in > Tile1x16::chunk) return run.template operator()<Tile1x8>();
   if (g.out == 1) return run_if_filled.template operator()<Tile1x16, Tile1x8>();
   if (g.out <= 4) return run_if_filled.template operator()<Tile4x16, Tile16x2>();
   if (g.out <= 8) return run_if_filled.template operator()<Tile8x16, Tile16x2>();

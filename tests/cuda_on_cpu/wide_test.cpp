@@ -75,6 +75,32 @@ TEST(CudaWide, ConvolutionInEveryTileEqualsTheCpus) {
     }
 }
 
+// An infinite weight meets the zeros of the padding, as on the CPU.
+TEST(CudaWide, ConvolutionMultipliesThePaddingsZeros) {
+  for (const std::int64_t channels : {1, 5})
+    for (const std::int64_t stride : {1, 2}) {
+      std::vector<Tensor> results;
+      for (const Device device : {Device::cpu(), Device::cuda()}) {
+        std::vector<float> weights(static_cast<std::size_t>(9 * channels * channels), 1.0f);
+        weights[0] = INFINITY;
+        const Tensor weight = to(from_vector(weights, {channels, channels, 3, 3}), device);
+        const Tensor x = to(full({1, channels, 7, 9}, 2.0), device);
+        Tape tape;
+        tape.watch(x);
+        const Tensor y = conv2d(x, weight, {}, {.stride = stride, .padding = 1});
+        results.push_back(y);
+        results.push_back(tape.gradient(y, to(full(y.shape(), 1.0), device), {x})[0]);
+      }
+      for (int k = 0; k < 2; ++k) {
+        const std::vector<double> want = results[k].to_vector<double>(), have = results[k + 2].to_vector<double>();
+        for (std::size_t i = 0; i < want.size(); ++i)
+          EXPECT_TRUE(want[i] == have[i] || (std::isnan(want[i]) && std::isnan(have[i])))
+              << channels << " channels, stride " << stride << ", result " << k << ", element " << i << ": " << have[i]
+              << ", not " << want[i];
+      }
+    }
+}
+
 // Kernels, strides and dilations along one to three axes, with more channels than a thread makes: parts of a block of
 // positions and of channels, and terms that fill no chunk.
 TEST(CudaWide, ConvolutionWithManyChannelsEqualsTheCpus) {
