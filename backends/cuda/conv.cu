@@ -2,7 +2,7 @@
 // of kChannels results: it reads each element of the other side once for all of them. Weights pass through shared memory, as
 // many channels at a time as fit.
 
-#include "reel/backends/cuda/conv.h"
+#include "reel/backends/cuda/conv_tiled.h"
 
 namespace reel::cuda {
 
@@ -31,6 +31,7 @@ namespace {
 inline constexpr int kChannels = 4;            // results per thread
 inline constexpr int kWeightBytes = 32 << 10;  // of shared memory
 inline constexpr int kConvThreads = 128;
+inline constexpr int kLoads = 3;  // at once: a row of the usual kernel
 
 /// Which results a block makes: a tile of positions, kChannels of one group's channels, images in turn.
 struct Tile {
@@ -70,7 +71,9 @@ __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* we
   const int first = tile.group * g.out_group() + tile.first;  // of all output channels
   for (int64_t image = blockIdx.z; image < g.batch; image += gridDim.z) {
     const T* const plane = x + image * g.x_image + static_cast<int64_t>(tile.group) * in * g.inputs();
-    T sum[kChannels] = {};
+    T sum[kChannels];
+    REEL_UNROLL
+    for (int k = 0; k < kChannels; ++k) sum[k] = bias != nullptr && k < tile.channels ? bias[first + k] : T(0);
     for (int from = 0; from < taps; from += taps_at_once) {
       const int some = smaller(taps_at_once, taps - from);
       for_each_channel(
@@ -80,22 +83,29 @@ __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* we
           },
           [&](int c, const T* w) {
             if (!inside) return;
+            const T* const channel = plane + static_cast<int64_t>(c) * g.inputs();
             Position place(from, g.kernel);
-            for (int tap = 0; tap < some; ++tap, place.next(g.kernel)) {
-              const int at = input_of(g, output, place);
-              if (at < 0) continue;
-              const T value = plane[static_cast<int64_t>(c) * g.inputs() + at];
+            for (int tap = 0; tap < some; tap += kLoads) {
+              T value[kLoads];
               REEL_UNROLL
-              for (int k = 0; k < kChannels; ++k) sum[k] = scalar::fma(value, w[k * some + tap], sum[k]);
+              for (int i = 0; i < kLoads; ++i, place.next(g.kernel)) {
+                const int at = tap + i < some ? input_of(g, output, place) : -1;
+                value[i] = at >= 0 ? channel[at] : T(0);
+              }
+              REEL_UNROLL
+              for (int i = 0; i < kLoads; ++i) {
+                if (tap + i >= some) continue;
+                REEL_UNROLL
+                for (int k = 0; k < kChannels; ++k) sum[k] = scalar::fma(value[i], w[k * some + tap + i], sum[k]);
+              }
             }
           });
     }
     REEL_UNROLL
     for (int k = 0; k < kChannels; ++k) {
       if (!inside || k >= tile.channels) continue;
-      const T value = bias != nullptr ? sum[k] + bias[first + k] : sum[k];
       y[image * g.y_image + static_cast<int64_t>(first + k) * g.outputs() + position] =
-          relu && value <= T(0) ? T(0) : value;
+          relu && sum[k] <= T(0) ? T(0) : sum[k];
     }
   }
 }
@@ -211,12 +221,24 @@ Plan plan_for(const Geometry& g, int positions, int own_per_group, int others) {
           taps};
 }
 
+/// Whether a kernel made one of f32's plain problems: zero padding, one group.
+bool conv_plain(const Context& context, const Geometry& geometry, const Correlation& g, const Array& x,
+                const Array* mask, const Array& weight, const Array* bias, bool relu, const Array& y) {
+  if (y.dtype != DType::f32 || geometry.mode != PaddingMode::zero || geometry.groups != 1) return false;
+  const auto data = [](const Array* array) { return array != nullptr ? array->as<float>() : nullptr; };
+  const auto run = [&](auto kernel) {
+    return kernel(context, g, x.as<float>(), data(mask), weight.as<float>(), data(bias), relu, y.as<float>());
+  };
+  return run(conv_tiled) || run(conv_gathered);
+}
+
 }  // namespace
 
 void CudaOps::conv(const Conv& conv, const Array& x, const Array& weight, const Array* bias, Epilogue epilogue,
                    const Array& y) {
   if (y.size == 0) return;
   const Geometry g(conv, x, y, nullptr);
+  if (conv_plain(context_, g, forward_of(g), x, nullptr, weight, bias, epilogue == Epilogue::relu, y)) return;
   dispatch_floating(y.dtype, [&]<class T>() {
     const Plan plan = plan_for<T>(g, g.outputs(), g.out_group(), g.in_group());
     launch(context_, "conv", plan.grid, &device::conv<T>, g, x.as<T>(), weight.as<T>(),
@@ -228,6 +250,7 @@ void CudaOps::conv_backward_input(const Conv& conv, const Array& dy, const Array
                                   const Array& dx) {
   if (dx.size == 0) return;
   const Geometry g(conv, dx, dy, relu_output);
+  if (conv_plain(context_, g, input_gradient_of(g), dy, relu_output, weight, nullptr, false, dx)) return;
   dispatch_floating(dx.dtype, [&]<class T>() {
     const Plan plan = plan_for<T>(g, g.inputs(), g.in_group(), g.out_group());
     launch(context_, "conv_backward_input", plan.grid, &device::conv_backward_input<T>, g, dy.as<T>(),

@@ -7,6 +7,8 @@ set(REEL_CUDA_KERNELS
   cell.cu
   cholesky.cu
   conv.cu
+  conv_gathered.cu
+  conv_tiled.cu
   conv_weight.cu
   copy.cu
   fill.cu

@@ -9,6 +9,7 @@
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/attention.h"
+#include "reel/ops/conv.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/normalize.h"
@@ -46,6 +47,90 @@ void expect_equal_devices(const Function& f, const std::vector<Shape>& shapes, D
     for (std::size_t i = 0; i < want.size(); ++i)
       ASSERT_LE(std::abs(have[i] - want[i]), 400 * epsilon * (1 + std::abs(want[i])))
           << "result " << k << ", element " << i << ": " << have[i] << ", not " << want[i];
+  }
+}
+
+// Each tile of the kernels for 3 x 3, with a part of a tile at every end, channels that fill no chunk, and paddings that make
+// the result larger and smaller than x.
+TEST(CudaWide, ConvolutionInEveryTileEqualsTheCpus) {
+  struct Sizes {
+    std::int64_t batch, in, out, height, width;
+  };
+  const Sizes all[] = {{1, 3, 1, 6, 31}, {1, 1, 1, 20, 33}, {2, 5, 1, 17, 36}, {2, 3, 3, 20, 33}, {1, 9, 2, 2, 30},
+                       {1, 9, 8, 2, 31}, {2, 3, 7, 17, 34}, {2, 2, 13, 9, 32}, {2, 5, 16, 3, 33}, {2, 3, 20, 9, 10},
+                       {1, 4, 33, 2, 5}, {3, 3, 65, 9, 33}, {0, 3, 8, 5, 5},   {3, 1, 8, 1, 1},   {2, 8, 8, 4, 128}};
+  for (const Sizes& s : all)
+    for (const std::int64_t padding : {0, 1, 3}) {
+      if (s.height + 2 * padding < 3 || s.width + 2 * padding < 3) continue;
+      SCOPED_TRACE(std::to_string(s.batch) + " images, " + std::to_string(s.in) + " to " + std::to_string(s.out) +
+                   ", " + std::to_string(s.height) + " x " + std::to_string(s.width) + ", padding " +
+                   std::to_string(padding));
+      const auto convolve = [&](const Tensors& in) {
+        Generator generator(7);
+        const Tensor weight = to(randn({s.out, s.in, 3, 3}, generator, {.dtype = f32}), in[0].device());
+        const Tensor bias = to(randn({s.out}, generator, {.dtype = f32}), in[0].device());
+        return conv2d_relu(in[0], weight, bias, {.padding = padding});
+      };
+      expect_equal_devices(convolve, {{s.batch, s.in, s.height, s.width}}, f32);
+    }
+}
+
+// An infinite weight meets the zeros of the padding, as on the CPU.
+TEST(CudaWide, ConvolutionMultipliesThePaddingsZeros) {
+  for (const std::int64_t channels : {1, 5})
+    for (const std::int64_t stride : {1, 2}) {
+      std::vector<Tensor> results;
+      for (const Device device : {Device::cpu(), Device::cuda()}) {
+        std::vector<float> weights(static_cast<std::size_t>(9 * channels * channels), 1.0f);
+        weights[0] = INFINITY;
+        const Tensor weight = to(from_vector(weights, {channels, channels, 3, 3}), device);
+        const Tensor x = to(full({1, channels, 7, 9}, 2.0), device);
+        Tape tape;
+        tape.watch(x);
+        const Tensor y = conv2d(x, weight, {}, {.stride = stride, .padding = 1});
+        results.push_back(y);
+        results.push_back(tape.gradient(y, to(full(y.shape(), 1.0), device), {x})[0]);
+      }
+      for (int k = 0; k < 2; ++k) {
+        const std::vector<double> want = results[k].to_vector<double>(), have = results[k + 2].to_vector<double>();
+        for (std::size_t i = 0; i < want.size(); ++i)
+          EXPECT_TRUE(want[i] == have[i] || (std::isnan(want[i]) && std::isnan(have[i])))
+              << channels << " channels, stride " << stride << ", result " << k << ", element " << i << ": " << have[i]
+              << ", not " << want[i];
+      }
+    }
+}
+
+// Kernels, strides and dilations along one to three axes, with more channels than a thread makes: parts of a block of
+// positions and of channels, and terms that fill no chunk.
+TEST(CudaWide, ConvolutionWithManyChannelsEqualsTheCpus) {
+  struct Problem {
+    Shape x, weight;
+    ConvOptions options;
+  };
+  const Problem problems[] = {
+      {{2, 3, 40}, {9, 3, 5}, {.stride = 2, .padding = 3}},
+      {{2, 5, 150}, {33, 5, 1}, {}},
+      {{1, 6, 13, 21}, {17, 6, 3, 3}, {.stride = 2, .padding = 1}},
+      {{2, 9, 12, 11}, {5, 9, 3, 3}, {.padding = 4, .dilation = 2}},
+      {{2, 5, 23, 17}, {8, 5, 4, 2}, {.stride = 3, .padding = 2}},
+      {{1, 16, 9, 9}, {16, 16, 1, 1}, {}},
+      {{1, 16, 9, 9}, {6, 16, 9, 9}, {}},
+      {{2, 5, 5, 7, 6}, {10, 5, 3, 3, 3}, {.stride = 2, .padding = 1}},
+      {{1, 6, 4, 4, 35}, {70, 6, 2, 3, 3}, {.padding = 2, .dilation = 2}},
+      {{0, 5, 9}, {8, 5, 3}, {}},
+  };
+  for (const Problem& p : problems) {
+    SCOPED_TRACE(p.x.str() + " " + p.weight.str());
+    const auto convolve = [&](const Tensors& in) {
+      Generator generator(7);
+      const Tensor weight = to(randn(p.weight, generator, {.dtype = f32}), in[0].device());
+      const Tensor bias = to(randn({p.weight[0]}, generator, {.dtype = f32}), in[0].device());
+      if (p.x.rank() == 3) return conv1d_relu(in[0], weight, bias, p.options);
+      if (p.x.rank() == 4) return conv2d_relu(in[0], weight, bias, p.options);
+      return conv3d_relu(in[0], weight, bias, p.options);
+    };
+    expect_equal_devices(convolve, {p.x}, f32);
   }
 }
 
