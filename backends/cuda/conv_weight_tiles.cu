@@ -66,47 +66,56 @@ REEL_DEVICE void transfer(int count, Load load, Store store) {
   }
 }
 
+/// Blocks on a multiprocessor, which share its registers, and loads of a thread under way at a time.
+template <class T, class Size>
+inline constexpr int kResident = Size::sums * sizeof(T) > 60 * sizeof(float) ? 3 : 4;
+template <class T, class Size>
+inline constexpr int kInFlight = sizeof(T) > 4     ? 2
+                                 : Size::sums > 20 ? 4
+                                                   : 8;
+
 /// dz of a chunk: [out_channels, z_pitch], 0 where there is no such channel or pixel.
-template <class T>
+template <class Size, class T>
 REEL_DEVICE void load_dz(const WeightTiling& w, const WeightTile& tile, const Chunk& chunk, const T* dy,
                          const T* relu_output, T* dz) {
   const Geometry& g = w.g;
-  const int first = tile.group * g.out_group() + tile.out, channels = g.out_group() - tile.out, outputs = g.outputs();
+  const int first = tile.group * g.out_group() + tile.out, channels = g.out_group() - tile.out;
   const int64_t corner =
-      static_cast<int64_t>(first) * outputs + ((chunk.depth * g.output[1] + chunk.row) * g.output[2] + chunk.col);
+      static_cast<int64_t>(first) * w.outputs + ((chunk.depth * g.output[1] + chunk.row) * g.output[2] + chunk.col);
   const T* const from = dy + chunk.image * g.y_image + corner;
   const T* const mask = relu_output != nullptr ? relu_output + chunk.image * g.mask_image + corner : nullptr;
-  // By runs of `width` pixels, of which all exist or none.
+  // By runs of `width` pixels, of which all exist or none; masked when all of a thread's loads are under way.
   const auto load_runs = [&]<int width, int batch>() {
-    using Run = Pack<T, width>;
-    const int mask_of_pixels = w.pixels() - 1, mask_of_cols = w.cols - 1;
+    struct Runs {
+      Pack<T, width> dy, y;
+    };
     transfer<batch>((w.out_channels() << w.pixel_shift) / width,
                     [&](int i) {
-                      const int channel = i * width >> w.pixel_shift, pixel = i * width & mask_of_pixels;
-                      const int row = pixel >> w.col_shift, col = pixel & mask_of_cols;
-                      Run run{};
+                      const int channel = i * width >> w.pixel_shift, pixel = i * width & (w.pixels() - 1);
+                      const int row = pixel >> w.col_shift, col = pixel & (w.cols - 1);
+                      Runs runs{};
                       if (channel < channels && row < chunk.rows && col < chunk.cols) {
-                        const int64_t at = static_cast<int64_t>(channel) * outputs + (row * g.output[2] + col);
-                        run = load_pack<T, width>(from + at);
-                        if (mask != nullptr) {
-                          const Run y = load_pack<T, width>(mask + at);
-                          REEL_UNROLL
-                          for (int k = 0; k < width; ++k) run.v[k] = y.v[k] <= T(0) ? T(0) : run.v[k];
-                        }
+                        const int64_t at = static_cast<int64_t>(channel) * w.outputs + (row * g.output[2] + col);
+                        runs.dy = load_pack<T, width>(from + at);
+                        if (mask != nullptr) runs.y = load_pack<T, width>(mask + at);
                       }
-                      return run;
+                      return runs;
                     },
-                    [&](int i, const Run& run) {
-                      const int channel = i * width >> w.pixel_shift, pixel = i * width & mask_of_pixels;
-                      store_pack(dz + channel * w.z_pitch + pixel, run);
+                    [&](int i, Runs runs) {
+                      const int channel = i * width >> w.pixel_shift, pixel = i * width & (w.pixels() - 1);
+                      if (mask != nullptr) {
+                        REEL_UNROLL
+                        for (int k = 0; k < width; ++k) runs.dy.v[k] = runs.y.v[k] <= T(0) ? T(0) : runs.dy.v[k];
+                      }
+                      store_pack(dz + channel * w.z_pitch + pixel, runs.dy);
                     });
   };
   if (w.packs) load_runs.template operator()<kPack<T>, 2>();
-  else load_runs.template operator()<1, 4>();
+  else load_runs.template operator()<1, kInFlight<T, Size> / 2>();
 }
 
 /// What a chunk sees of x through a tile's taps: [in_channels, x_plane], rows of x_pitch; 0 where nothing is.
-template <class T>
+template <class Size, class T>
 REEL_DEVICE void load_x(const WeightTiling& w, const WeightTile& tile, const Chunk& chunk, const T* x, T* seen) {
   const Geometry& g = w.g;
   const int first = tile.group * g.in_group() + tile.in, channels = g.in_group() - tile.in;
@@ -114,7 +123,7 @@ REEL_DEVICE void load_x(const WeightTiling& w, const WeightTile& tile, const Chu
       element_at(chunk.depth * g.stride[0] + tile.depth * g.dilation[0] - g.padding[0], g.input[0], g.mode);
   const int row = chunk.row * g.stride[1] + tile.row * g.dilation[1] - g.padding[1];
   const int col = chunk.col * g.stride[2] + tile.col * g.dilation[2] - g.padding[2];
-  const T* const from = x + chunk.image * g.x_image + static_cast<int64_t>(first) * g.inputs() +
+  const T* const from = x + chunk.image * g.x_image + static_cast<int64_t>(first) * w.inputs +
                         static_cast<int64_t>(depth) * g.input[1] * g.input[2];
   const auto place = [&](int i, int& channel, int& r, int& c) {
     const int line = w.x_row.of(i);
@@ -122,7 +131,7 @@ REEL_DEVICE void load_x(const WeightTiling& w, const WeightTile& tile, const Chu
     channel = w.x_channel.of(line);
     r = line - channel * w.x_rows;
   };
-  transfer<4>(
+  transfer<kInFlight<T, Size>>(
       w.in_channels() * w.x_rows * w.x_cols,
       [&](int i) {
         int channel, r, c;
@@ -131,7 +140,7 @@ REEL_DEVICE void load_x(const WeightTiling& w, const WeightTile& tile, const Chu
         const int h = element_at(row + r, g.input[1], g.mode), v = element_at(col + c, g.input[2], g.mode);
         const bool inside = depth >= 0 && h >= 0 && h < g.input[1] && v >= 0 && v < g.input[2];
         if (!inside || channel >= channels) return T(0);
-        return from[static_cast<int64_t>(channel) * g.inputs() + (h * g.input[2] + v)];
+        return from[static_cast<int64_t>(channel) * w.inputs + (h * g.input[2] + v)];
       },
       [&](int i, T value) {
         int channel, r, c;
@@ -237,7 +246,9 @@ struct WeightTarget {
 
   /// Sum number `sum` of thread `thread` of a tile's threads, of this block; `again`: added to what is there.
   REEL_DEVICE void put_partial(const WeightTiling& w, int sum, int thread, T value, bool again) const {
-    T& to = partial[(static_cast<int64_t>(blockIdx.x) * w.sums() + sum) * w.threads_of_tile() + thread];
+    T& to =
+        partial[((static_cast<int64_t>(blockIdx.x) * gridDim.y + blockIdx.y) * w.sums() + sum) * w.threads_of_tile() +
+                thread];
     to = again ? to + value : value;
   }
 
@@ -262,73 +273,70 @@ struct WeightTarget {
   }
 };
 
-/// blockIdx.x: split * tiles + tile. Thread: lane * threads_of_tile + in thread * out_threads + out thread; those beyond the
+/// blockIdx.x: split; blockIdx.y: tile. Thread: lane * threads_of_tile + in thread * out_threads + out thread; those beyond the
 /// last lane only load. Out and in channels of neighbouring threads are neighbours.
 template <class T, class Size>
-__launch_bounds__(WeightTiling::kThreads, 4) __global__
-    void conv_weight_tiles(const __grid_constant__ WeightTiling w, const T* x, const T* dy, const T* relu_output,
-                           const WeightTarget<T> target) {
+__global__ void __launch_bounds__(WeightTiling::kThreads, kResident<T, Size>)
+    conv_weight_tiles(const __grid_constant__ WeightTiling w, const T* x, const T* dy, const T* relu_output,
+                      const WeightTarget<T> target) {
   REEL_DYNAMIC_SHARED(T, shared);
-  const WeightTile tile(w, blockIdx.x % w.tiles());
-  const int split = blockIdx.x / w.tiles(), width = w.threads_of_tile();
-  const int begin = static_cast<int>(static_cast<int64_t>(split) * w.chunks / w.splits);
-  const int end = static_cast<int>((split + int64_t{1}) * w.chunks / w.splits);
-  const int lane = threadIdx.x / width, thread = threadIdx.x % width;
+  const WeightTile tile(w, blockIdx.y);
   T *const dz = shared, *const seen = shared + w.out_channels() * w.z_pitch;
+  const int split = blockIdx.x, width = w.threads_of_tile();
+  const int begin = split * w.chunks_of_split + smaller(split, w.chunks_left);
+  const int end = begin + w.chunks_of_split + (split < w.chunks_left ? 1 : 0);
+  const int lane = threadIdx.x / width, thread = threadIdx.x % width;
+  const bool with_bias = w.bias && tile.has_bias();
   const T* const own_dz = dz + thread % w.out_threads * w.z_pitch;
   const T* const own_seen = seen + thread / w.out_threads * w.x_plane;
-  const bool with_bias = w.bias && tile.has_bias();
-  WeightSums<T, Size> sums;
 
-  const auto put_sums = [&](bool again) {
+  int c = begin;
+  bool again = false;  // not the first chain
+  do {
+    const int next = smaller(c + w.flush, end);
+    WeightSums<T, Size> sums;
+    REEL_ROLLED
+    for (; c < next; ++c) {
+      const Chunk chunk(w, c);
+      __syncthreads();  // of the chunk before, and of what was joined
+      load_dz<Size>(w, tile, chunk, dy, relu_output, dz);
+      load_x<Size>(w, tile, chunk, x, seen);
+      __syncthreads();
+      if (lane >= w.lanes) continue;
+      REEL_ROLLED
+      for (int pixel = lane * WeightTiling::kRun; pixel < w.pixels(); pixel += w.lanes * WeightTiling::kRun) {
+        const int row = pixel >> w.col_shift, col = pixel & (w.cols - 1);
+        if (row >= chunk.rows) break;
+        const T* const z = own_dz + pixel;
+        const T* const from = own_seen + row * w.g.stride[1] * w.x_pitch + col * w.g.stride[2];
+        const int some = smaller(WeightTiling::kRun, chunk.cols - col);
+        if (w.dense && some == WeightTiling::kRun) {
+          sums.add_run(w, z, from, with_bias);
+          continue;
+        }
+        REEL_ROLLED
+        for (int k = 0; k < some; ++k) sums.add_pixel(w, z + k, from + k * w.g.stride[2]);
+      }
+    }
     if (w.lanes == 1) {
       if (lane == 0) sums.for_each([&](int k, T& sum) { target.put_partial(w, k, thread, sum, again); });
-      return;
-    }
-    __syncthreads();  // of what was read from the chunk
-    const int pitch = w.join_pitch();
-    sums.for_each([&](int k, T& sum) { shared[k * pitch + threadIdx.x] = sum; });
-    __syncthreads();
-    for (int i = threadIdx.x; i < w.results(); i += WeightTiling::kThreads) {
-      const int k = i / width, of = i % width;
-      const T* const at = shared + k * pitch + of;
-      T sum = 0;
-      for (int l = 0; l < w.lanes; ++l) sum += at[l * width];
-      if (w.direct) target.put(w, tile, k, of, sum, again);
-      else target.put_partial(w, k, of, sum, again);
-    }
-  };
-
-  bool again = false;
-  for (int c = begin, in_chain = 0; c < end; ++c) {
-    if (in_chain == w.flush) {
-      put_sums(again);
-      sums.for_each([](int, T& sum) { sum = 0; });
-      again = true;
-      in_chain = 0;
-    }
-    ++in_chain;
-    const Chunk chunk(w, c);
-    __syncthreads();  // of the chunk before, and of what was joined
-    load_dz(w, tile, chunk, dy, relu_output, dz);
-    load_x(w, tile, chunk, x, seen);
-    __syncthreads();
-    if (lane >= w.lanes) continue;
-    for (int pixel = lane * WeightTiling::kRun; pixel < w.pixels(); pixel += w.lanes * WeightTiling::kRun) {
-      const int row = pixel >> w.col_shift, col = pixel & (w.cols - 1);
-      if (row >= chunk.rows) break;
-      const T* const z = own_dz + pixel;
-      const T* const from = own_seen + row * w.g.stride[1] * w.x_pitch + col * w.g.stride[2];
-      const int some = smaller(WeightTiling::kRun, chunk.cols - col);
-      if (w.dense && some == WeightTiling::kRun) {
-        sums.add_run(w, z, from, with_bias);
-        continue;
-      }
+    } else {
+      __syncthreads();  // of what was read from the chunk
+      const int pitch = w.join_pitch();
+      sums.for_each([&](int k, T& sum) { shared[k * pitch + threadIdx.x] = sum; });
+      __syncthreads();
       REEL_ROLLED
-      for (int k = 0; k < some; ++k) sums.add_pixel(w, z + k, from + k * w.g.stride[2]);
+      for (int i = threadIdx.x; i < w.results(); i += WeightTiling::kThreads) {
+        const int k = i / width, of = i % width;
+        const T* const at = shared + k * pitch + of;
+        T sum = 0;
+        for (int l = 0; l < w.lanes; ++l) sum += at[l * width];
+        if (w.direct) target.put(w, tile, k, of, sum, again);
+        else target.put_partial(w, k, of, sum, again);
+      }
     }
-  }
-  put_sums(again);
+    again = true;
+  } while (c < end);
 }
 
 /// Adds the splits' partial sums: a column of `lanes` takes a result of a tile.
@@ -384,10 +392,10 @@ int even_part(int n, int most) {
 
 }  // namespace
 
-std::size_t WeightTiling::shared_elements() const {
+std::size_t WeightTiling::shared_bytes(std::size_t element_bytes) const {
   const int64_t chunk = int64_t{out_channels()} * z_pitch + int64_t{in_channels()} * x_plane;
   const int64_t join = lanes > 1 ? int64_t{sums()} * join_pitch() : 0;
-  return static_cast<std::size_t>(chunk > join ? chunk : join);
+  return element_bytes * static_cast<std::size_t>(chunk > join ? chunk : join);
 }
 
 void WeightTiling::cut(int wanted_pixels) {
@@ -416,7 +424,7 @@ void WeightTiling::cut(int wanted_pixels) {
   x_channel = Divisor(x_rows);
 }
 
-bool WeightTiling::plan(std::size_t element_bytes) {
+bool WeightTiling::plan(std::size_t element_bytes, int wanted_blocks) {
   constexpr int kMostOut = 16, kMostIn = 8, kLeast = 32, kMost = 128;
   constexpr int64_t kMostReach = 1 << 12;  // so that x_rows and x_cols are small numbers
   for (int a = 1; a < 3; ++a)
@@ -436,17 +444,18 @@ bool WeightTiling::plan(std::size_t element_bytes) {
   int wanted = least > kMost ? least : kMost;
   cut(wanted);
   while (wanted > kRun &&
-         (shared_elements() * element_bytes > kShared || (wanted > least && count() * tiles() < kBlocks)))
+         (shared_bytes(element_bytes) > kShared || (wanted > least && count() * tiles() < wanted_blocks)))
     cut(wanted /= 2);
-  if (shared_elements() * element_bytes > kShared || count() > INT32_MAX / 2) return false;
+  if (shared_bytes(element_bytes) > kShared || count() > INT32_MAX / 2 || tiles() > 65535) return false;
 
   chunks = static_cast<int>(count());
-  const int blocks = tiles() < kBlocks ? kBlocks / (tiles() > 0 ? tiles() : 1) : 1;
-  splits = chunks < blocks ? chunks : blocks;
-  if (splits < 1) splits = 1;
+  const int blocks = tiles() < wanted_blocks ? wanted_blocks / (tiles() > 0 ? tiles() : 1) : 1;
+  splits = chunks < blocks ? (chunks > 0 ? chunks : 1) : blocks;
+  chunks_of_split = chunks / splits;
+  chunks_left = chunks % splits;
   direct = splits == 1 && lanes > 1;
-  const int chain = pixels() / lanes;  // of a thread in one chunk
-  flush = chain < kChain ? kChain / (chain > 0 ? chain : 1) : 1;
+  const int chain = pixels() / lanes > kRun ? pixels() / lanes : kRun;  // of a thread in one chunk
+  flush = kChain / chain;
   return true;
 }
 
@@ -472,17 +481,20 @@ bool run_tiles(const Context& context, const Geometry& g, const T* x, const T* d
   w.micro_rows = Size::rows;
   w.micro_cols = Size::cols;
   w.bias = dbias != nullptr;
-  if (!w.plan(sizeof(T))) return false;
+  if (!w.plan(sizeof(T), WeightTiling::kProcessors * device::kResident<T, Size>)) return false;
   const auto packs = [&](const T* y, int64_t image) {
     return y == nullptr || (is_aligned(y, sizeof(T), kPack<T>) && image % kPack<T> == 0);
   };
   w.packs = g.output[2] % kPack<T> == 0 && packs(dy, g.y_image) && packs(relu_output, g.mask_image);
 
-  const int64_t blocks = int64_t{w.tiles()} * w.splits, results = int64_t{w.tiles()} * w.results();
+  const int64_t results = int64_t{w.tiles()} * w.results();
   const Workspace partial(context.memory(), w.direct ? 0 : sizeof(T) * static_cast<std::size_t>(w.splits * results));
   const device::WeightTarget<T> target{partial.as<T>(), dweight, dbias};
   launch(context, "conv_backward_weight",
-         {.blocks = blocks, .threads = WeightTiling::kThreads, .shared_bytes = sizeof(T) * w.shared_elements()},
+         {.blocks = w.splits,
+          .y = w.tiles(),
+          .threads = WeightTiling::kThreads,
+          .shared_bytes = w.shared_bytes(sizeof(T))},
          &device::conv_weight_tiles<T, Size>, w, x, dy, relu_output, target);
   if (w.direct) return true;
   constexpr int64_t kWanted = 264;  // blocks

@@ -31,10 +31,11 @@ struct Micro {
 /// every lanes-th run of four neighbouring pixels. It walks over chunks of rows x cols output pixels, with what they see of x.
 struct WeightTiling {
   static constexpr int kThreads = 128;
-  static constexpr int kRun = 4;       // pixels that a thread takes at a time
-  static constexpr int kBlocks = 528;  // that are wanted: four for each multiprocessor of a large GPU
-  static constexpr int kChain = 4096;  // pixels added in one chain, at most
-  static constexpr std::size_t kShared = 48 << 10;
+  static constexpr int kRun = 4;  // pixels that a thread takes at a time
+  static constexpr int kProcessors =
+      132;  // to fill with blocks: of a large GPU, as the sums' order is to depend on sizes only
+  static constexpr int kChain = 1024;               // pixels added in one chain, at most
+  static constexpr std::size_t kShared = 48 << 10;  // bytes
 
   Geometry g;
   bool bias, dense, packs, direct;
@@ -44,10 +45,13 @@ struct WeightTiling {
   int rows, cols, col_shift, pixel_shift;           // a chunk: powers of two
   int row_tiles, col_tiles;                         // of an output plane
   int chunks, splits, flush;                        // chunks from sum to sum of a chain
+  int chunks_of_split, chunks_left;                 // the first `left` splits have one more
   int x_rows, x_cols, x_pitch, x_plane, z_pitch;    // in shared memory
   Divisor x_row, x_channel;
+  int inputs, outputs;  // elements of a channel
 
-  explicit WeightTiling(const Geometry& geometry) : g(geometry) {}
+  explicit WeightTiling(const Geometry& geometry)
+      : g(geometry), inputs(geometry.inputs()), outputs(geometry.outputs()) {}
   __host__ __device__ int out_channels() const { return micro_out * out_threads; }
   __host__ __device__ int in_channels() const { return micro_in * in_threads; }
   __host__ __device__ int threads_of_tile() const { return out_threads * in_threads; }
@@ -59,10 +63,10 @@ struct WeightTiling {
   __host__ __device__ int results() const { return sums() * threads_of_tile(); }
   /// From one sum of all threads to the next where lanes are joined: neighbouring results lie in different banks.
   __host__ __device__ int join_pitch() const { return kThreads + threads_of_tile() % device::kWarp; }
-  std::size_t shared_elements() const;
+  std::size_t shared_bytes(std::size_t element_bytes) const;
 
   /// Chooses all that a micro-tile leaves open; false where no chunk fits into shared memory.
-  bool plan(std::size_t element_bytes);
+  bool plan(std::size_t element_bytes, int wanted_blocks);
 
  private:
   void cut(int wanted_pixels);
