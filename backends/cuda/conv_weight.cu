@@ -1,7 +1,8 @@
-// Gradients of a correlation's weight and bias. A block sums one pair of channels over images and positions, a few taps at a
+// Gradients of a correlation's weight and bias: by tiles in shared memory (conv_weight_tiles.cu) wherever a stride or dilation
+// is not so large that they do not fit. Here is what remains for those. A block sums one pair of channels over images and positions, a few taps at a
 // time; the sum is cut into pieces by size where there are few pairs, and the pieces' results are summed. No atomics.
 
-#include "reel/backends/cuda/conv.h"
+#include "reel/backends/cuda/conv_weight_tiles.h"
 
 namespace reel::cuda {
 
@@ -69,6 +70,7 @@ __global__ void conv_backward_bias(const __grid_constant__ Geometry g, const T* 
 void CudaOps::conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
                                    const Array& dweight, const Array* dbias) {
   const Geometry g(conv, x, dy, relu_output);
+  if (conv_backward_weight_tiles(context_, g, x, dy, relu_output, dweight, dbias)) return;
   const int64_t total = int64_t{g.batch} * g.outputs();
   // Sums `make(target, grid, piece)` over its pieces into y.
   const auto in_pieces = [&]<class T>(const Array& y, int64_t blocks, auto make) {

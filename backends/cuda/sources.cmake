@@ -10,6 +10,7 @@ set(REEL_CUDA_KERNELS
   conv_gathered.cu
   conv_tiled.cu
   conv_weight.cu
+  conv_weight_tiles.cu
   copy.cu
   fill.cu
   gated.cu

@@ -207,5 +207,67 @@ TEST(CudaWide, NormalisedRowsOfAnyLengthEqualTheCpus) {
     }
 }
 
+struct Correlation {
+  const char* what;
+  Shape x, weight;
+  ConvOptions options;
+};
+
+void expect_equal_correlations(const Correlation& c, DType dtype) {
+  SCOPED_TRACE(std::string(c.what) + " " + name_of(dtype));
+  const int axes = c.x.rank() - 2;
+  const auto correlate = [&](const Tensors& in) {
+    if (axes == 1) return conv1d_relu(in[0], in[1], in[2], c.options);
+    return axes == 2 ? conv2d_relu(in[0], in[1], in[2], c.options) : conv3d(in[0], in[1], in[2], c.options);
+  };
+  expect_equal_devices(correlate, {c.x, c.weight, {c.weight[0]}}, dtype);
+}
+
+// The gradient of the weight goes by tiles of channels, of taps and of pixels.
+TEST(CudaWide, CorrelationsOfAnyTilesEqualTheCpus) {
+  const std::vector<Correlation> correlations = {
+      {"several tiles of channels, packs", {2, 17, 13, 36}, {70, 17, 3, 3}, {.padding = 1}},
+      {"rows that are no packs", {2, 9, 7, 33}, {10, 9, 3, 3}, {.padding = 1}},
+      {"two lanes and one pixel", {3, 20, 1, 1}, {33, 20, 3, 3}, {.padding = 1}},
+      {"stride and dilation", {2, 5, 21, 30}, {6, 5, 3, 3}, {.stride = 2, .padding = 3, .dilation = 2}},
+      {"dilation of columns", {1, 1, 40, 70}, {1, 1, 3, 3}, {.padding = {1, 5}, .dilation = {1, 5}}},
+      {"one channel", {3, 1, 40, 64}, {1, 1, 3, 3}, {.padding = 1}},
+      {"one output channel", {1, 25, 21, 34}, {1, 25, 3, 3}, {.padding = 1}},
+      {"one output channel of many", {1, 36, 9, 8}, {1, 36, 3, 3}, {.padding = 1}},
+      {"one input channel", {2, 1, 28, 28}, {9, 1, 3, 3}, {}},
+      {"two channels", {2, 2, 19, 37}, {2, 2, 3, 3}, {.padding = 2}},
+      {"more taps than a tile", {2, 3, 12, 14}, {6, 3, 5, 4}, {.padding = 2, .mode = PaddingMode::reflect}},
+      {"few taps", {2, 6, 10, 12}, {5, 6, 1, 1}, {}},
+      {"replicated edges", {1, 4, 9, 10}, {4, 4, 3, 3}, {.padding = 3, .mode = PaddingMode::replicate}},
+      {"symmetric edges", {1, 4, 9, 10}, {4, 4, 3, 3}, {.stride = 2, .padding = 4, .mode = PaddingMode::symmetric}},
+      {"groups", {2, 12, 10, 12}, {8, 3, 3, 3}, {.padding = 1, .groups = 4}},
+      {"one axis", {2, 4, 1000}, {9, 4, 7}, {.padding = 3}},
+      {"three axes", {2, 3, 5, 6, 9}, {4, 3, 2, 3, 3}, {.padding = 1}},
+      {"no images", {0, 3, 5, 6}, {4, 3, 3, 3}, {.padding = 1}},
+      {"reach beyond shared memory", {1, 2, 190, 200}, {2, 2, 3, 3}, {.dilation = 90}}};
+  for (const Correlation& c : correlations)
+    for (const DType dtype : {f32, f64}) expect_equal_correlations(c, dtype);
+}
+
+// A block with many chunks adds the sums of one chain of them to those of the chains before.
+TEST(CudaWide, LongSumsOfACorrelationsWeightAreCutIntoChains) {
+  expect_equal_correlations({"chains", {300, 270, 2, 2}, {270, 1, 3, 3}, {.padding = 1, .groups = 270}}, f32);
+}
+
+// Beside an infinite x that no gradient meets, sums stay finite: rows that end within a run of pixels do not read beyond.
+TEST(CudaWide, WhatAnOutputDoesNotSeeDoesNotReachTheWeightsGradient) {
+  for (const std::int64_t cols : {9, 35}) {
+    Tensor x = ones({1, 2, 5, cols});
+    narrow(x, 3, cols - 1, 1).fill_(INFINITY);
+    Tape tape;
+    const Tensor on_gpu = to(x, Device::cuda()), weight = ones({3, 2, 3, 3}, {.device = Device::cuda()});
+    tape.watch(weight);
+    const Tensor y = conv2d(on_gpu, weight, {}, {.stride = {1, 2}});
+    const std::vector<double> dw =
+        tape.gradient(y, ones(y.shape(), {.device = Device::cuda()}), {weight})[0].to_vector<double>();
+    for (std::size_t i = 0; i < dw.size(); ++i) EXPECT_EQ(std::isinf(dw[i]), i % 3 == 2) << i;
+  }
+}
+
 }  // namespace
 }  // namespace reel

@@ -1,0 +1,523 @@
+// Gradients of a correlation's weight and bias as products of matrices: dweight[oc, ic, tap] is the sum over pixels p of
+// dz[oc, p] x[ic, p + tap], where dz is dy masked by relu. dz and x pass through shared memory once for all taps of a tile;
+// every thread keeps the sums of a few channels' weights in registers. The pixels are divided among `splits` blocks, whose
+// partial sums a second kernel adds in a fixed order. No atomics.
+
+#include "reel/backends/cuda/conv_weight_tiles.h"
+
+#include "reel/backends/cuda/group.h"
+
+namespace reel::cuda {
+
+namespace device {
+namespace {
+
+/// Where a tile of the weights begins.
+struct WeightTile {
+  int group, out, in, depth, row, col;  // channels within the group; taps
+
+  REEL_DEVICE WeightTile(const WeightTiling& w, int tile) {
+    in = tile % w.in_tiles * w.in_channels();
+    tile /= w.in_tiles;
+    out = tile % w.out_tiles * w.out_channels();
+    tile /= w.out_tiles;
+    col = tile % w.col_slices * w.micro_cols;
+    tile /= w.col_slices;
+    row = tile % w.row_slices * w.micro_rows;
+    tile /= w.row_slices;
+    depth = tile % w.g.kernel[0];
+    group = tile / w.g.kernel[0];
+  }
+  REEL_DEVICE bool has_bias() const { return in == 0 && depth == 0 && row == 0 && col == 0; }
+};
+
+/// Where a chunk of output pixels begins, and how many rows and columns of it exist.
+struct Chunk {
+  int image, depth, row, col, rows, cols;
+
+  REEL_DEVICE Chunk(const WeightTiling& w, int chunk) {
+    col = chunk % w.col_tiles * w.cols;
+    chunk /= w.col_tiles;
+    row = chunk % w.row_tiles * w.rows;
+    chunk /= w.row_tiles;
+    depth = chunk % w.g.output[0];
+    image = chunk / w.g.output[0];
+    rows = smaller(w.rows, w.g.output[1] - row);
+    cols = smaller(w.cols, w.g.output[2] - col);
+  }
+};
+
+/// store(i, load(i)) for all i below `count`, by all threads of the block, with `batch` loads of a thread in flight.
+template <int batch, class Load, class Store>
+REEL_DEVICE void transfer(int count, Load load, Store store) {
+  REEL_ROLLED
+  for (int first = threadIdx.x; first < count; first += batch * WeightTiling::kThreads) {
+    decltype(load(0)) values[batch];
+    REEL_UNROLL
+    for (int k = 0; k < batch; ++k) {
+      const int i = first + k * WeightTiling::kThreads;
+      if (i < count) values[k] = load(i);
+    }
+    REEL_UNROLL
+    for (int k = 0; k < batch; ++k) {
+      const int i = first + k * WeightTiling::kThreads;
+      if (i < count) store(i, values[k]);
+    }
+  }
+}
+
+/// Blocks on a multiprocessor, which share its registers, and loads of a thread under way at a time.
+template <class T, class Size>
+inline constexpr int kResident = Size::sums * sizeof(T) > 60 * sizeof(float) ? 3 : 4;
+template <class T, class Size>
+inline constexpr int kInFlight = sizeof(T) > 4     ? 2
+                                 : Size::sums > 20 ? 4
+                                                   : 8;
+
+/// dz of a chunk: [out_channels, z_pitch], 0 where there is no such channel or pixel.
+template <class Size, class T>
+REEL_DEVICE void load_dz(const WeightTiling& w, const WeightTile& tile, const Chunk& chunk, const T* dy,
+                         const T* relu_output, T* dz) {
+  const Geometry& g = w.g;
+  const int first = tile.group * g.out_group() + tile.out, channels = g.out_group() - tile.out;
+  const int64_t corner =
+      static_cast<int64_t>(first) * w.outputs + ((chunk.depth * g.output[1] + chunk.row) * g.output[2] + chunk.col);
+  const T* const from = dy + chunk.image * g.y_image + corner;
+  const T* const mask = relu_output != nullptr ? relu_output + chunk.image * g.mask_image + corner : nullptr;
+  // By runs of `width` pixels, of which all exist or none; masked when all of a thread's loads are under way.
+  const auto load_runs = [&]<int width, int batch>() {
+    struct Runs {
+      Pack<T, width> dy, y;
+    };
+    transfer<batch>((w.out_channels() << w.pixel_shift) / width,
+                    [&](int i) {
+                      const int channel = i * width >> w.pixel_shift, pixel = i * width & (w.pixels() - 1);
+                      const int row = pixel >> w.col_shift, col = pixel & (w.cols - 1);
+                      Runs runs{};
+                      if (channel < channels && row < chunk.rows && col < chunk.cols) {
+                        const int64_t at = static_cast<int64_t>(channel) * w.outputs + (row * g.output[2] + col);
+                        runs.dy = load_pack<T, width>(from + at);
+                        if (mask != nullptr) runs.y = load_pack<T, width>(mask + at);
+                      }
+                      return runs;
+                    },
+                    [&](int i, Runs runs) {
+                      const int channel = i * width >> w.pixel_shift, pixel = i * width & (w.pixels() - 1);
+                      if (mask != nullptr) {
+                        REEL_UNROLL
+                        for (int k = 0; k < width; ++k) runs.dy.v[k] = runs.y.v[k] <= T(0) ? T(0) : runs.dy.v[k];
+                      }
+                      store_pack(dz + channel * w.z_pitch + pixel, runs.dy);
+                    });
+  };
+  if (w.packs) load_runs.template operator()<kPack<T>, 2>();
+  else load_runs.template operator()<1, kInFlight<T, Size> / 2>();
+}
+
+/// What a chunk sees of x through a tile's taps: [in_channels, x_plane], rows of x_pitch; 0 where nothing is.
+template <class Size, class T>
+REEL_DEVICE void load_x(const WeightTiling& w, const WeightTile& tile, const Chunk& chunk, const T* x, T* seen) {
+  const Geometry& g = w.g;
+  const int first = tile.group * g.in_group() + tile.in, channels = g.in_group() - tile.in;
+  const int depth =
+      element_at(chunk.depth * g.stride[0] + tile.depth * g.dilation[0] - g.padding[0], g.input[0], g.mode);
+  const int row = chunk.row * g.stride[1] + tile.row * g.dilation[1] - g.padding[1];
+  const int col = chunk.col * g.stride[2] + tile.col * g.dilation[2] - g.padding[2];
+  const T* const from = x + chunk.image * g.x_image + static_cast<int64_t>(first) * w.inputs +
+                        static_cast<int64_t>(depth) * g.input[1] * g.input[2];
+  const auto place = [&](int i, int& channel, int& r, int& c) {
+    const int line = w.x_row.of(i);
+    c = i - line * w.x_cols;
+    channel = w.x_channel.of(line);
+    r = line - channel * w.x_rows;
+  };
+  transfer<kInFlight<T, Size>>(
+      w.in_channels() * w.x_rows * w.x_cols,
+      [&](int i) {
+        int channel, r, c;
+        place(i, channel, r, c);
+        // Beyond the last output's input the mirror images may lie outside too.
+        const int h = element_at(row + r, g.input[1], g.mode), v = element_at(col + c, g.input[2], g.mode);
+        const bool inside = depth >= 0 && h >= 0 && h < g.input[1] && v >= 0 && v < g.input[2];
+        if (!inside || channel >= channels) return T(0);
+        return from[static_cast<int64_t>(channel) * w.inputs + (h * g.input[2] + v)];
+      },
+      [&](int i, T value) {
+        int channel, r, c;
+        place(i, channel, r, c);
+        seen[channel * w.x_plane + r * w.x_pitch + c] = value;
+      });
+}
+
+/// `count` neighbours from shared memory in accesses of up to 16 bytes; the address is one of a pack.
+template <int count, class T>
+REEL_DEVICE void load_neighbours(const T* address, T (&v)[count]) {
+  constexpr int width = kPack<T>;
+  REEL_UNROLL
+  for (int k = 0; k + width <= count; k += width) {
+    const auto pack = load_pack<T, width>(address + k);
+    REEL_UNROLL
+    for (int i = 0; i < width; ++i) v[k + i] = pack.v[i];
+  }
+  if constexpr (count % width != 0) {
+    constexpr int rest = count % width;
+    const auto pack = load_pack<T, rest>(address + count - rest);
+    REEL_UNROLL
+    for (int i = 0; i < rest; ++i) v[count - rest + i] = pack.v[i];
+  }
+}
+
+/// A thread's sums.
+template <class T, class Size>
+struct WeightSums {
+  T weight[Size::out][Size::in][Size::taps] = {}, bias[Size::out] = {};
+
+  /// f(number, sum), numbers from 0 to Size::sums - 1.
+  template <class F>
+  REEL_DEVICE void for_each(F f) {
+    REEL_UNROLL
+    for (int o = 0; o < Size::out; ++o) {
+      REEL_UNROLL
+      for (int i = 0; i < Size::in; ++i) {
+        REEL_UNROLL
+        for (int tap = 0; tap < Size::taps; ++tap) f((o * Size::in + i) * Size::taps + tap, weight[o][i][tap]);
+      }
+    }
+    REEL_UNROLL
+    for (int o = 0; o < Size::out; ++o) f(Size::weights + o, bias[o]);
+  }
+
+  /// Adds four pixels side by side, with stride and dilation 1 along the row. dz, seen: of this thread's first channels.
+  REEL_DEVICE void add_run(const WeightTiling& w, const T* dz, const T* seen, bool with_bias) {
+    constexpr int run = WeightTiling::kRun;
+    T z[Size::out][run];
+    REEL_UNROLL
+    for (int o = 0; o < Size::out; ++o) load_neighbours<run>(dz + o * w.out_threads * w.z_pitch, z[o]);
+    REEL_UNROLL
+    for (int i = 0; i < Size::in; ++i) {
+      REEL_UNROLL
+      for (int row = 0; row < Size::rows; ++row) {
+        T v[run + Size::cols - 1];
+        load_neighbours<run + Size::cols - 1>(seen + i * w.in_threads * w.x_plane + row * w.g.dilation[1] * w.x_pitch,
+                                              v);
+        REEL_UNROLL
+        for (int k = 0; k < run; ++k) {
+          REEL_UNROLL
+          for (int o = 0; o < Size::out; ++o) {
+            REEL_UNROLL
+            for (int col = 0; col < Size::cols; ++col) {
+              T& sum = weight[o][i][row * Size::cols + col];
+              sum = scalar::fma(z[o][k], v[k + col], sum);
+            }
+          }
+        }
+      }
+    }
+    if (!with_bias) return;
+    REEL_UNROLL
+    for (int o = 0; o < Size::out; ++o) bias[o] += (z[o][0] + z[o][1]) + (z[o][2] + z[o][3]);
+  }
+
+  /// Adds one pixel, with any stride and dilation.
+  REEL_DEVICE void add_pixel(const WeightTiling& w, const T* dz, const T* seen) {
+    T z[Size::out];
+    REEL_UNROLL
+    for (int o = 0; o < Size::out; ++o) {
+      z[o] = dz[o * w.out_threads * w.z_pitch];
+      bias[o] += z[o];
+    }
+    REEL_UNROLL
+    for (int i = 0; i < Size::in; ++i) {
+      REEL_UNROLL
+      for (int tap = 0; tap < Size::taps; ++tap) {
+        const T v = seen[i * w.in_threads * w.x_plane + tap / Size::cols * w.g.dilation[1] * w.x_pitch +
+                         tap % Size::cols * w.g.dilation[2]];
+        REEL_UNROLL
+        for (int o = 0; o < Size::out; ++o) weight[o][i][tap] = scalar::fma(z[o], v, weight[o][i][tap]);
+      }
+    }
+  }
+};
+
+/// Where the results go: to `partial` [splits, tiles, sums, threads_of_tile], or to the gradients if it is null.
+template <class T>
+struct WeightTarget {
+  T *partial, *dweight, *dbias;
+
+  /// Sum number `sum` of thread `thread` of a tile's threads, of this block; `again`: added to what is there.
+  REEL_DEVICE void put_partial(const WeightTiling& w, int sum, int thread, T value, bool again) const {
+    T& to =
+        partial[((static_cast<int64_t>(blockIdx.x) * gridDim.y + blockIdx.y) * w.sums() + sum) * w.threads_of_tile() +
+                thread];
+    to = again ? to + value : value;
+  }
+
+  REEL_DEVICE void put(const WeightTiling& w, const WeightTile& tile, int sum, int thread, T value, bool again) const {
+    const Geometry& g = w.g;
+    const int out_thread = thread % w.out_threads, in_thread = thread / w.out_threads;
+    const int taps = w.micro_rows * w.micro_cols, weights = w.micro_out * w.micro_in * taps;
+    const int o = sum < weights ? sum / (w.micro_in * taps) : sum - weights;
+    const int out = tile.out + o * w.out_threads + out_thread, channel = tile.group * g.out_group() + out;
+    if (out >= g.out_group()) return;
+    if (sum >= weights) {
+      if (dbias != nullptr && tile.has_bias() && in_thread == 0)
+        dbias[channel] = again ? dbias[channel] + value : value;
+      return;
+    }
+    const int in = tile.in + sum / taps % w.micro_in * w.in_threads + in_thread, tap = sum % taps;
+    const int row = tile.row + tap / w.micro_cols, col = tile.col + tap % w.micro_cols;
+    if (in >= g.in_group() || row >= g.kernel[1] || col >= g.kernel[2]) return;
+    T& to = dweight[(static_cast<int64_t>(channel) * g.in_group() + in) * g.taps() +
+                    (tile.depth * g.kernel[1] + row) * g.kernel[2] + col];
+    to = again ? to + value : value;
+  }
+};
+
+/// blockIdx.x: split; blockIdx.y: tile. Thread: lane * threads_of_tile + in thread * out_threads + out thread; those beyond the
+/// last lane only load. Out and in channels of neighbouring threads are neighbours.
+template <class T, class Size>
+__global__ void __launch_bounds__(WeightTiling::kThreads, kResident<T, Size>)
+    conv_weight_tiles(const __grid_constant__ WeightTiling w, const T* x, const T* dy, const T* relu_output,
+                      const WeightTarget<T> target) {
+  REEL_DYNAMIC_SHARED(T, shared);
+  const WeightTile tile(w, blockIdx.y);
+  T *const dz = shared, *const seen = shared + w.out_channels() * w.z_pitch;
+  const int split = blockIdx.x, width = w.threads_of_tile();
+  const int begin = split * w.chunks_of_split + smaller(split, w.chunks_left);
+  const int end = begin + w.chunks_of_split + (split < w.chunks_left ? 1 : 0);
+  const int lane = threadIdx.x / width, thread = threadIdx.x % width;
+  const bool with_bias = w.bias && tile.has_bias();
+  const T* const own_dz = dz + thread % w.out_threads * w.z_pitch;
+  const T* const own_seen = seen + thread / w.out_threads * w.x_plane;
+
+  int c = begin;
+  bool again = false;  // not the first chain
+  do {
+    const int next = smaller(c + w.flush, end);
+    WeightSums<T, Size> sums;
+    REEL_ROLLED
+    for (; c < next; ++c) {
+      const Chunk chunk(w, c);
+      __syncthreads();  // of the chunk before, and of what was joined
+      load_dz<Size>(w, tile, chunk, dy, relu_output, dz);
+      load_x<Size>(w, tile, chunk, x, seen);
+      __syncthreads();
+      if (lane >= w.lanes) continue;
+      REEL_ROLLED
+      for (int pixel = lane * WeightTiling::kRun; pixel < w.pixels(); pixel += w.lanes * WeightTiling::kRun) {
+        const int row = pixel >> w.col_shift, col = pixel & (w.cols - 1);
+        if (row >= chunk.rows) break;
+        const T* const z = own_dz + pixel;
+        const T* const from = own_seen + row * w.g.stride[1] * w.x_pitch + col * w.g.stride[2];
+        const int some = smaller(WeightTiling::kRun, chunk.cols - col);
+        if (w.dense && some == WeightTiling::kRun) {
+          sums.add_run(w, z, from, with_bias);
+          continue;
+        }
+        REEL_ROLLED
+        for (int k = 0; k < some; ++k) sums.add_pixel(w, z + k, from + k * w.g.stride[2]);
+      }
+    }
+    if (w.lanes == 1) {
+      if (lane == 0) sums.for_each([&](int k, T& sum) { target.put_partial(w, k, thread, sum, again); });
+    } else {
+      __syncthreads();  // of what was read from the chunk
+      const int pitch = w.join_pitch();
+      sums.for_each([&](int k, T& sum) { shared[k * pitch + threadIdx.x] = sum; });
+      __syncthreads();
+      REEL_ROLLED
+      for (int i = threadIdx.x; i < w.results(); i += WeightTiling::kThreads) {
+        const int k = i / width, of = i % width;
+        const T* const at = shared + k * pitch + of;
+        T sum = 0;
+        for (int l = 0; l < w.lanes; ++l) sum += at[l * width];
+        if (w.direct) target.put(w, tile, k, of, sum, again);
+        else target.put_partial(w, k, of, sum, again);
+      }
+    }
+    again = true;
+  } while (c < end);
+}
+
+/// Adds the splits' partial sums: a column of `lanes` takes a result of a tile.
+template <class T>
+__global__ void add_weight_tiles(const __grid_constant__ WeightTiling w, const WeightTarget<T> target,
+                                 const Lanes lanes) {
+  REEL_DYNAMIC_SHARED(T, scratch);
+  const int64_t results = static_cast<int64_t>(w.tiles()) * w.results();
+  const int64_t result = static_cast<int64_t>(blockIdx.x) * lanes.columns + lanes.column();
+  const T* const from = target.partial + result;
+  constexpr int kChains = 4;
+  T sum[kChains] = {};
+  if (result < results) {
+    for (int split = lanes.row(); split < w.splits; split += kChains * lanes.rows()) {
+      REEL_UNROLL
+      for (int k = 0; k < kChains; ++k) {
+        const int at = split + k * lanes.rows();
+        if (at < w.splits) sum[k] += from[at * results];
+      }
+    }
+  }
+  const T total = lanes.join((sum[0] + sum[1]) + (sum[2] + sum[3]), scratch, [](T a, T b) { return a + b; });
+  if (lanes.row() != 0 || result >= results) return;
+  const int in_tile = static_cast<int>(result % w.results());
+  target.put(w, WeightTile(w, static_cast<int>(result / w.results())), in_tile / w.threads_of_tile(),
+             in_tile % w.threads_of_tile(), total, false);
+}
+
+}  // namespace
+}  // namespace device
+
+namespace {
+
+int ceil_div_int(int a, int b) { return static_cast<int>(ceil_div(a, b)); }
+
+int power_of_two(int n) {
+  int power = 1;
+  while (power < n) power *= 2;
+  return power;
+}
+
+int log_of(int power) {
+  int log = 0;
+  while (1 << log < power) ++log;
+  return log;
+}
+
+/// As few parts as there can be of at most `most` each, as even as they can be: the size of one.
+int even_part(int n, int most) {
+  const int parts = ceil_div_int(n, most);
+  return parts > 0 ? ceil_div_int(n, parts) : 1;
+}
+
+}  // namespace
+
+std::size_t WeightTiling::shared_bytes(std::size_t element_bytes) const {
+  const int64_t chunk = int64_t{out_channels()} * z_pitch + int64_t{in_channels()} * x_plane;
+  const int64_t join = lanes > 1 ? int64_t{sums()} * join_pitch() : 0;
+  return element_bytes * static_cast<std::size_t>(chunk > join ? chunk : join);
+}
+
+void WeightTiling::cut(int wanted_pixels) {
+  constexpr int kCols = 32, kPad = device::kWarp;
+  const int most_rows = power_of_two(g.output[1]), most_cols = power_of_two(g.output[2]);
+  cols = most_cols < kCols ? most_cols : kCols;
+  if (cols < kRun) cols = kRun;
+  if (cols > wanted_pixels) cols = wanted_pixels;
+  rows = wanted_pixels / cols;
+  if (rows > most_rows) {
+    rows = most_rows;
+    while (cols < most_cols && rows * cols < wanted_pixels) cols *= 2;
+  }
+  col_shift = log_of(cols);
+  pixel_shift = log_of(pixels());
+  row_tiles = ceil_div_int(g.output[1], rows);
+  col_tiles = ceil_div_int(g.output[2], cols);
+  // Neighbouring channels lie four banks apart, so that packs of eight of them are read at once.
+  const auto apart = [](int n) { return n + (kRun - n % kPad + kPad) % kPad; };
+  x_rows = (rows - 1) * g.stride[1] + (micro_rows - 1) * g.dilation[1] + 1;
+  x_cols = (cols - 1) * g.stride[2] + (micro_cols - 1) * g.dilation[2] + 1;
+  x_pitch = (x_cols + kRun - 1) / kRun * kRun;
+  x_plane = apart(x_rows * x_pitch);
+  z_pitch = apart(pixels());
+  x_row = Divisor(x_cols);
+  x_channel = Divisor(x_rows);
+}
+
+bool WeightTiling::plan(std::size_t element_bytes, int wanted_blocks) {
+  constexpr int kMostOut = 16, kMostIn = 8, kLeast = 32, kMost = 128;
+  constexpr int64_t kMostReach = 1 << 12;  // so that x_rows and x_cols are small numbers
+  for (int a = 1; a < 3; ++a)
+    if (g.stride[a] > kMostReach || g.dilation[a] > kMostReach) return false;
+  out_threads = even_part(ceil_div_int(g.out_group(), micro_out), kMostOut);
+  in_threads = even_part(ceil_div_int(g.in_group(), micro_in), kMostIn);
+  lanes = kThreads / threads_of_tile();
+  out_tiles = ceil_div_int(g.out_group(), out_channels());
+  in_tiles = g.in_group() > 0 ? ceil_div_int(g.in_group(), in_channels()) : 1;
+  row_slices = ceil_div_int(g.kernel[1], micro_rows);
+  col_slices = ceil_div_int(g.kernel[2], micro_cols);
+  dense = g.stride[2] == 1 && g.dilation[2] == 1;
+
+  // The largest chunk that fits, but so small that there are enough of them; each lane has a run of it.
+  const int least = power_of_two(kRun * lanes) > kLeast ? power_of_two(kRun * lanes) : kLeast;
+  const auto count = [&] { return int64_t{g.batch} * g.output[0] * row_tiles * col_tiles; };
+  int wanted = least > kMost ? least : kMost;
+  cut(wanted);
+  while (wanted > kRun &&
+         (shared_bytes(element_bytes) > kShared || (wanted > least && count() * tiles() < wanted_blocks)))
+    cut(wanted /= 2);
+  if (shared_bytes(element_bytes) > kShared || count() > INT32_MAX / 2 || tiles() > 65535) return false;
+
+  chunks = static_cast<int>(count());
+  const int blocks = tiles() < wanted_blocks ? wanted_blocks / (tiles() > 0 ? tiles() : 1) : 1;
+  splits = chunks < blocks ? (chunks > 0 ? chunks : 1) : blocks;
+  chunks_of_split = chunks / splits;
+  chunks_left = chunks % splits;
+  direct = splits == 1 && lanes > 1;
+  const int chain = pixels() / lanes > kRun ? pixels() / lanes : kRun;  // of a thread in one chunk
+  flush = kChain / chain;
+  return true;
+}
+
+namespace {
+
+/// f.template operator()<Size>() for the micro-tile that fits the channels.
+template <class T, class F>
+void dispatch_micro(const Geometry& g, F f) {
+  if constexpr (sizeof(T) > 4) return f.template operator()<Micro<2, 2, 3, 3>>();
+  else if (g.out_group() == 1 && g.in_group() == 1) f.template operator()<Micro<1, 1, 3, 3>>();
+  else if (g.out_group() == 1) f.template operator()<Micro<1, 4, 3, 3>>();
+  else if (g.in_group() == 1) f.template operator()<Micro<4, 1, 3, 3>>();
+  else if (g.out_group() == 2 && g.in_group() == 2) f.template operator()<Micro<2, 2, 3, 3>>();
+  else f.template operator()<Micro<4, 2, 3, 3>>();
+}
+
+template <class T, class Size>
+bool run_tiles(const Context& context, const Geometry& g, const T* x, const T* dy, const T* relu_output, T* dweight,
+               T* dbias) {
+  WeightTiling w(g);
+  w.micro_out = Size::out;
+  w.micro_in = Size::in;
+  w.micro_rows = Size::rows;
+  w.micro_cols = Size::cols;
+  w.bias = dbias != nullptr;
+  if (!w.plan(sizeof(T), WeightTiling::kProcessors * device::kResident<T, Size>)) return false;
+  const auto packs = [&](const T* y, int64_t image) {
+    return y == nullptr || (is_aligned(y, sizeof(T), kPack<T>) && image % kPack<T> == 0);
+  };
+  w.packs = g.output[2] % kPack<T> == 0 && packs(dy, g.y_image) && packs(relu_output, g.mask_image);
+
+  const int64_t results = int64_t{w.tiles()} * w.results();
+  const Workspace partial(context.memory(), w.direct ? 0 : sizeof(T) * static_cast<std::size_t>(w.splits * results));
+  const device::WeightTarget<T> target{partial.as<T>(), dweight, dbias};
+  launch(context, "conv_backward_weight",
+         {.blocks = w.splits,
+          .y = w.tiles(),
+          .threads = WeightTiling::kThreads,
+          .shared_bytes = w.shared_bytes(sizeof(T))},
+         &device::conv_weight_tiles<T, Size>, w, x, dy, relu_output, target);
+  if (w.direct) return true;
+  constexpr int64_t kWanted = 264;  // blocks
+  const device::Lanes lanes{power_of_two_from(ceil_div(results, kWanted), 1, device::kWarp)};
+  launch(context, "conv_backward_weight",
+         {.blocks = ceil_div(results, lanes.columns), .shared_bytes = sizeof(T) * kThreads},
+         &device::add_weight_tiles<T>, w, target, lanes);
+  return true;
+}
+
+}  // namespace
+
+bool conv_backward_weight_tiles(const Context& context, const Geometry& g, const Array& x, const Array& dy,
+                                const Array* relu_output, const Array& dweight, const Array* dbias) {
+  bool done = false;
+  dispatch_floating(dweight.dtype, [&]<class T>() {
+    dispatch_micro<T>(g, [&]<class Size>() {
+      done =
+          run_tiles<T, Size>(context, g, x.as<T>(), dy.as<T>(), relu_output != nullptr ? relu_output->as<T>() : nullptr,
+                             dweight.as<T>(), dbias != nullptr ? dbias->as<T>() : nullptr);
+    });
+  });
+  return done;
+}
+
+}  // namespace reel::cuda
