@@ -128,9 +128,11 @@ void narrow_attention(const Context& context, const AttentionProblem<float>& pro
                       float* state) {
   const bool packs = in_packs(problem.q, problem.k, problem.v, y);
   const auto run = [&]<int per_thread, bool masked>() {
-    const Grid grid{.blocks = narrow_blocks(queries, problem.segments, problem.heads, per_thread * device::kWarp),
-                    .threads = kNarrowThreads,
-                    .shared_bytes = sizeof(float) * 2 * device::kStagedElements * kNarrowThreads / device::kWarp};
+    const int64_t warps = narrow_warps(queries, problem.segments, problem.heads, per_thread * device::kWarp);
+    const int threads = narrow_threads(context, warps), of_block = threads / device::kWarp;
+    const Grid grid{.blocks = ceil_div(warps, of_block),
+                    .threads = threads,
+                    .shared_bytes = sizeof(float) * 2 * device::kStagedElements * static_cast<std::size_t>(of_block)};
     launch(context, "attention", grid, &device::narrow_attention<per_thread, masked>, problem, y, state, packs);
   };
   if (problem.mask != nullptr) return run.template operator()<1, true>();

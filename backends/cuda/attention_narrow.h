@@ -23,7 +23,7 @@ void narrow_attention_backward(const Context& context, const AttentionProblem<fl
                                int64_t keys, Heads<const float> y, const float* state, Heads<const float> dy,
                                Heads<float> dq, Heads<float> dk, Heads<float> dv);
 
-inline constexpr int kNarrowThreads = 128;
+inline constexpr int kNarrowThreads = 128;  // of a block, at most
 
 /// Whether all rows can be read and written by packs.
 template <class... Operands>
@@ -167,9 +167,14 @@ REEL_DEVICE int clamped(int n, int most) { return smaller(most, larger(0, n)); }
 
 }  // namespace device
 
-/// A launch of a warp per tile of `rows` rows and head.
-inline int64_t narrow_blocks(int64_t total, int64_t segments, int64_t heads, int rows) {
-  return ceil_div((total / rows + segments) * heads, kNarrowThreads / device::kWarp);
+/// How many warps for tiles of `rows` rows and heads.
+inline int64_t narrow_warps(int64_t total, int64_t segments, int64_t heads, int rows) {
+  return (total / rows + segments) * heads;
+}
+
+/// The threads of a block: one warp where these are too few for all processors.
+inline int narrow_threads(const Context& context, int64_t warps) {
+  return warps < kNarrowThreads / device::kWarp * context.processors() ? device::kWarp : kNarrowThreads;
 }
 
 }  // namespace reel::cuda

@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(kNarrowThreads, 4)
   float* const stage = shared + threadIdx.x / kWarp * kBackwardElements;
   const bool of_keys = blockIdx.x >= g.query_blocks;
   const int64_t block = of_keys ? blockIdx.x - g.query_blocks : blockIdx.x;
-  const int64_t unit = (block * kNarrowThreads + threadIdx.x) / kWarp, heads = g.forward.heads;
+  const int64_t unit = (block * blockDim.x + threadIdx.x) / kWarp, heads = g.forward.heads;
   const Place place = find_tile<kWarp>(g.forward, of_keys, unit / heads, unit % heads);
   if (!place.exists(of_keys)) return;
   const NarrowPair pair(place.pair);
@@ -147,9 +147,10 @@ __global__ void __launch_bounds__(kNarrowThreads, 4)
 void narrow_attention_backward(const Context& context, const AttentionProblem<float>& problem, int64_t queries,
                                int64_t keys, Heads<const float> y, const float* state, Heads<const float> dy,
                                Heads<float> dq, Heads<float> dk, Heads<float> dv) {
-  const auto blocks_of = [&](int64_t rows) {
-    return narrow_blocks(rows, problem.segments, problem.heads, device::kWarp);
+  const auto warps_of = [&](int64_t rows) {
+    return narrow_warps(rows, problem.segments, problem.heads, device::kWarp);
   };
+  const int threads = narrow_threads(context, warps_of(queries) + warps_of(keys)), of_block = threads / device::kWarp;
   const device::NarrowBackward g{.forward = problem,
                                  .y = y,
                                  .dy = dy,
@@ -157,11 +158,11 @@ void narrow_attention_backward(const Context& context, const AttentionProblem<fl
                                  .dq = dq,
                                  .dk = dk,
                                  .dv = dv,
-                                 .query_blocks = blocks_of(queries),
+                                 .query_blocks = ceil_div(warps_of(queries), of_block),
                                  .packs = in_packs(problem.q, problem.k, problem.v, y, dy, dq, dk, dv)};
-  const Grid grid{.blocks = g.query_blocks + blocks_of(keys),
-                  .threads = kNarrowThreads,
-                  .shared_bytes = sizeof(float) * device::kBackwardElements * kNarrowThreads / device::kWarp};
+  const Grid grid{.blocks = g.query_blocks + ceil_div(warps_of(keys), of_block),
+                  .threads = threads,
+                  .shared_bytes = sizeof(float) * device::kBackwardElements * static_cast<std::size_t>(of_block)};
   if (problem.mask != nullptr) launch(context, "attention_backward", grid, &device::narrow_attention_backward<true>, g);
   else launch(context, "attention_backward", grid, &device::narrow_attention_backward<false>, g);
 }
