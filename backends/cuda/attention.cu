@@ -3,6 +3,8 @@
 
 #include "reel/backends/cuda/attention.h"
 
+#include "reel/backends/cuda/attention_narrow.h"
+
 namespace reel::cuda {
 
 namespace device {
@@ -99,6 +101,9 @@ __global__ void __launch_bounds__(kAttentionThreads, 2)
 void CudaOps::attention(const Attention& attention, const Array& q, const Array& k, const Array& v, const Array* mask,
                         const Array& y, const Array& state) {
   if (attention.queries.total == 0) return;
+  if (is_narrow(attention, q, v))
+    return narrow_attention(context_, AttentionProblem<float>(attention, q, k, v, mask), attention.queries.total,
+                            Heads<float>(y), state.as<float>());
   dispatch_floating(q.dtype, [&]<class T>() {
     const AttentionProblem<T> problem(attention, q, k, v, mask);
     const Heads<T> result(y);

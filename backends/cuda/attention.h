@@ -251,24 +251,39 @@ struct Pair {
   }
 };
 
-/// f(pair, first row, first column) for this block's tile of rows and part of columns; the rows are the queries or (of_keys)
-/// the keys. Tiles are numbered so that a number alone leads to its segment: those of segment s begin at
-/// offsets[s] / kTile + s, which leaves room for all, and at most one number per segment without a tile.
-template <class T, class F>
-REEL_DEVICE void with_tile(const AttentionProblem<T>& p, bool of_keys, int64_t parts, int part_columns, F f) {
+/// A tile of `rows` rows of a pair.
+struct Place {
+  Pair pair;
+  int64_t first;  // its first row; not in the pair: there is no such tile
+
+  REEL_DEVICE bool exists(bool of_keys) const { return first < (of_keys ? pair.keys : pair.queries); }
+};
+
+/// The tile of this number; its rows are the queries or (of_keys) the keys. Tiles are numbered so that a number alone leads to
+/// its segment: those of segment s begin at offsets[s] / rows + s, which leaves room for all, and at most one number per
+/// segment without a tile. All lanes of the warp must call it: they look at as many segments at once.
+template <int rows, class T>
+REEL_DEVICE Place find_tile(const AttentionProblem<T>& p, bool of_keys, int64_t tile, int64_t head) {
   const int64_t* const offsets = of_keys ? p.key_offsets : p.query_offsets;
-  const auto begin_of = [&](int64_t s) { return offsets[s] / kTile<T> + s; };
-  const int64_t unit = blockIdx.x, part = unit % parts, head = unit / parts % p.heads, tile = unit / parts / p.heads;
+  const auto begin_of = [&](int64_t s) { return offsets[s] / rows + s; };
   int64_t low = 0, high = p.segments;  // begin_of(low) <= tile < begin_of(high)
   while (high - low > 1) {
-    const int64_t middle = (low + high) / 2;
-    if (begin_of(middle) <= tile) low = middle;
-    else high = middle;
+    const int64_t step = (high - low + kWarp - 1) / kWarp, probe = low + threadIdx.x % kWarp * step;
+    const unsigned begun = __ballot_sync(kAllLanes, probe < high && begin_of(probe) <= tile);
+    low += (__popc(begun) - 1) * step;
+    high = smaller(high, low + step);
   }
   const int64_t query = p.query_offsets[low], key = p.key_offsets[low];
-  const Pair pair{head, query, p.query_offsets[low + 1] - query, key, p.key_offsets[low + 1] - key, p.causal};
-  const int64_t first = (tile - begin_of(low)) * kTile<T>;
-  if (first < (of_keys ? pair.keys : pair.queries)) f(pair, first, static_cast<int>(part) * part_columns);
+  return {{head, query, p.query_offsets[low + 1] - query, key, p.key_offsets[low + 1] - key, p.causal},
+          (tile - begin_of(low)) * rows};
+}
+
+/// f(pair, first row, first column) for this block's tile of rows and part of columns.
+template <class T, class F>
+REEL_DEVICE void with_tile(const AttentionProblem<T>& p, bool of_keys, int64_t parts, int part_columns, F f) {
+  const int64_t unit = blockIdx.x, part = unit % parts, head = unit / parts % p.heads, tile = unit / parts / p.heads;
+  const Place place = find_tile<kTile<T>>(p, of_keys, tile, head);
+  if (place.exists(of_keys)) f(place.pair, place.first, static_cast<int>(part) * part_columns);
 }
 
 /// The scores of a tile of queries i.. and keys j.. of a pair: which there are, and what the mask adds to them.

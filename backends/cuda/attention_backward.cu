@@ -3,6 +3,8 @@
 
 #include "reel/backends/cuda/attention.h"
 
+#include "reel/backends/cuda/attention_narrow.h"
+
 namespace reel::cuda {
 
 namespace device {
@@ -123,6 +125,10 @@ void CudaOps::attention_backward(const Attention& attention, const Array& q, con
                                  const Array* mask, const Array& y, const Array& state, const Array& dy,
                                  const Array& dq, const Array& dk, const Array& dv) {
   const int64_t queries = attention.queries.total, keys = attention.keys.total, heads = q.shape[1];
+  if (is_narrow(attention, q, v))
+    return narrow_attention_backward(context_, AttentionProblem<float>(attention, q, k, v, mask), queries, keys,
+                                     Heads<const float>(y), state.as<float>(), Heads<const float>(dy), Heads<float>(dq),
+                                     Heads<float>(dk), Heads<float>(dv));
   dispatch_floating(q.dtype, [&]<class T>() {
     const Workspace dots(context_.memory(), sizeof(T) * static_cast<std::size_t>(queries * heads));
     launch(context_, "attention_backward", grid_for(context_, queries * heads * device::kWarp), &device::dots<T>,

@@ -3,6 +3,8 @@
 set(REEL_CUDA_KERNELS
   attention.cu
   attention_backward.cu
+  attention_narrow.cu
+  attention_narrow_backward.cu
   binary.cu
   cell.cu
   cholesky.cu

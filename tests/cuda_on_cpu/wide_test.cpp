@@ -12,6 +12,8 @@
 #include "reel/ops/conv.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/elementwise.h"
+#include "reel/ops/logical.h"
 #include "reel/ops/normalize.h"
 #include "reel/ops/views.h"
 
@@ -149,6 +151,67 @@ TEST(CudaWide, RaggedAttentionOverManyTilesEqualsTheCpus) {
     }
 }
 
+// Heads of at most 16 columns: rows in packs, alone and with an odd width; more than one tile, full chunks of keys and rests.
+TEST(CudaWide, NarrowAttentionEqualsTheCpus) {
+  const std::vector<std::int64_t> queries = {70, 0, 5, 131, 1, 32, 64, 33}, keys = {33, 9, 0, 140, 64, 32, 1, 8};
+  for (const bool causal : {false, true}) {
+    SCOPED_TRACE(causal ? "causal" : "");
+    const auto attend = [&](const Tensors& in) {
+      const Ragged q = Ragged::from_lengths(in[0], queries), k = Ragged::from_lengths(in[1], keys);
+      return scaled_dot_product_attention(q, k, k.with(in[2]), {.causal = causal}).values();
+    };
+    for (const auto& [width, value_width] : {std::pair{16, 16}, std::pair{8, 12}, std::pair{13, 16}, std::pair{4, 0}})
+      expect_equal_devices(attend, {{336, 2, width}, {287, 2, width}, {287, 2, value_width}}, f32);
+  }
+}
+
+// A mask over keys, over queries and keys, and of each head; parts of larger rows, at places where packs can begin and not.
+TEST(CudaWide, NarrowAttentionWithMasksAndStridesEqualsTheCpus) {
+  for (const std::int64_t first : {0, 1, 4})
+    for (const Shape& shape : {Shape{70}, Shape{45, 70}, Shape{3, 45, 70}})
+      for (const bool causal : {false, true}) {
+        SCOPED_TRACE(std::to_string(first) + (causal ? " causal" : ""));
+        const auto attend = [&](const Tensors& in) {
+          Generator generator(7);
+          const Tensor added = randn(shape, generator);
+          const Tensor mask = to(where(added < 1.0, added, -INFINITY), in[0].device());
+          const auto part = [&](const Tensor& x) { return transpose(narrow(x, 3, first, 8), 1, 2); };
+          return scaled_dot_product_attention(part(in[0]), part(in[1]), part(in[2]), {.mask = mask, .causal = causal});
+        };
+        expect_equal_devices(attend, {{2, 45, 3, 16}, {2, 70, 3, 16}, {2, 70, 3, 16}}, f32);
+      }
+}
+
+// With many rows a thread has two queries, and for a short sequence alone one.
+TEST(CudaWide, ASequenceAloneHasTheBitsOfABatchInNarrowAttention) {
+  const std::vector<std::int64_t> lengths = {200, 1, 31, 33, 64, 65, 97, 100};
+  const std::int64_t heads = 4, rows = Offsets(lengths).total();
+  Generator generator(11);
+  Tensors all;  // q, k, v and dy
+  for (int i = 0; i < 4; ++i) all.push_back(to(randn({rows, heads, 16}, generator), Device::cuda()));
+  // The gradients and the result for the rows from `first` on, as sequences of these lengths.
+  const auto results = [&](std::int64_t first, const std::vector<std::int64_t>& of) {
+    Tensors in;
+    for (const Tensor& x : all) in.push_back(narrow(x, 0, first, Offsets(of).total()));
+    Tape tape;
+    for (std::size_t i = 0; i < 3; ++i) tape.watch(in[i]);
+    const Ragged q = Ragged::from_lengths(in[0], of);
+    const Tensor y = scaled_dot_product_attention(q, q.with(in[1]), q.with(in[2])).values();
+    Tensors made = tape.gradient(y, in[3], {in[0], in[1], in[2]});
+    made.push_back(y);
+    return made;
+  };
+  const Tensors batch = results(0, lengths);
+  std::int64_t first = 0;
+  for (const std::int64_t length : lengths) {
+    const Tensors alone = results(first, {length});
+    for (std::size_t k = 0; k < alone.size(); ++k)
+      EXPECT_EQ(alone[k].to_vector<float>(), narrow(batch[k], 0, first, length).to_vector<float>())
+          << length << " rows, result " << k;
+    first += length;
+  }
+}
+
 TEST(CudaWide, AttentionWithoutColumnsEqualsTheCpus) {
   const auto attend = [](const Tensors& in) { return scaled_dot_product_attention(in[0], in[1], in[2]); };
   expect_equal_devices(attend, {{2, 3, 0}, {2, 5, 0}, {2, 5, 4}}, f32);
@@ -159,14 +222,14 @@ TEST(CudaWide, AttentionWithoutColumnsEqualsTheCpus) {
 TEST(CudaWide, HiddenKeysAndTheirQueriesShareNothing) {
   const std::int64_t length = 70, from = 40;  // more than one tile of f64's
   const Tensor mask = arange(length) < static_cast<double>(from);
-  for (const DType dtype : {f32, f64})
+  for (const auto& [dtype, more] : {std::pair{f32, 0}, std::pair{f32, 10}, std::pair{f64, 10}})
     for (const bool causal : {false, true})
       for (const double poison : {double{NAN}, double{INFINITY}}) {
         SCOPED_TRACE(std::string(name_of(dtype)) + (causal ? " causal " : " ") + std::to_string(poison));
         Generator generator(3);
         Tensors in, moved;
-        for (const std::int64_t width : {20, 20, 18})
-          in.push_back(randn({2, length, width}, generator, {.dtype = dtype}));
+        for (const std::int64_t width : {10, 10, 8})
+          in.push_back(randn({2, length, width + more}, generator, {.dtype = dtype}));
         // All keys behind the mask; causal: one, which the queries from it on see.
         for (const std::size_t i : {1, 2}) narrow(in[i], 1, from, causal ? 1 : length - from).fill_(poison);
         for (const Tensor& x : in) moved.push_back(to(x, Device::cuda()));
