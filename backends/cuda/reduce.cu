@@ -1,99 +1,8 @@
-// Reductions over any axes, in an order that the sizes alone decide. Results have two groups of axes, kept and reduced:
-//   along     neighbouring threads take neighbouring reduced elements: a warp or a block per result
-//   across    neighbouring threads take neighbouring results: 32 of them and 8 row lanes per block
-// Where there are too few results to fill the GPU, the reduced elements are cut into pieces, each reduced on its own, and
-// their results are reduced again.
+// Reductions over any axes: how they are cut and which kernels take them.
 
-#include "reel/backends/cuda/group.h"
-#include "reel/backends/cuda/reduction.h"
+#include "reel/backends/cuda/reduce.h"
 
 namespace reel::cuda {
-
-namespace device {
-namespace {
-
-/// x seen as [outputs, count], the reduced elements cut into pieces.
-template <class Source>
-struct Problem {
-  const Source* x;
-  int64_t outputs, count, piece, pieces;
-  Nest<1> kept, reduced;
-
-  REEL_DEVICE int64_t start(int64_t output) const {
-    int64_t at[1];
-    find(kept, output, at);
-    return at[0];
-  }
-  REEL_DEVICE int64_t step(int64_t i) const {
-    if (reduced.rank <= 1) return reduced.rank == 0 ? 0 : i * reduced.strides[0][0];
-    int64_t at[1];
-    if (count < int64_t{1} << 32) find(reduced, static_cast<uint32_t>(i), at);
-    else find(reduced, i, at);
-    return at[0];
-  }
-};
-
-/// Where results go: to y and which, or to `partial` [pieces, outputs] if there are pieces to be joined.
-template <class Op, class T>
-struct Target {
-  T* y;
-  int64_t* which;
-  typename Op::Acc* partial;
-  int64_t outputs, divisor;  // of a mean; else 0
-
-  REEL_DEVICE void store(int64_t output, int64_t piece, typename Op::Acc acc) const {
-    if (partial != nullptr) {
-      partial[piece * outputs + output] = acc;
-      return;
-    }
-    const T value = Op::value(acc);
-    y[output] = divisor > 0 ? static_cast<T>(value / static_cast<T>(divisor)) : value;
-    if constexpr (!std::is_same_v<typename Op::Acc, T>) which[output] = acc.place;
-  }
-};
-
-template <class Op, class Source>
-REEL_DEVICE typename Op::Acc fold(const Problem<Source>& p, int64_t start, int64_t begin, int64_t end, int64_t step) {
-  using Acc = typename Op::Acc;
-  const Source* const x = p.x + start;
-  Acc acc[4] = {Op::identity(), Op::identity(), Op::identity(), Op::identity()};  // four loads on their way
-  int64_t i = begin;
-  for (; i + 3 * step < end; i += 4 * step) {
-    REEL_UNROLL
-    for (int k = 0; k < 4; ++k) acc[k] = Op::join(acc[k], Op::from(x[p.step(i + k * step)], i + k * step));
-  }
-  for (; i < end; i += step) acc[0] = Op::join(acc[0], Op::from(x[p.step(i)], i));
-  return Op::join(Op::join(acc[0], acc[1]), Op::join(acc[2], acc[3]));
-}
-
-template <class Op, class T, class Source>
-__global__ void reduce_along(const __grid_constant__ Problem<Source> p, const Target<Op, T> target, RowGroup group) {
-  REEL_DYNAMIC_SHARED(typename Op::Acc, scratch);
-  for (int64_t unit = group.first(); unit < p.outputs * p.pieces; unit += group.step()) {
-    const int64_t output = unit / p.pieces, piece = unit % p.pieces;
-    const int64_t begin = piece * p.piece, end = smaller(begin + p.piece, p.count);
-    const auto acc = group.join(fold<Op>(p, p.start(output), begin + group.lane(), end, group.width()), scratch,
-                                [](auto a, auto b) { return Op::join(a, b); });
-    if (group.lane() == 0) target.store(output, piece, acc);
-  }
-}
-
-template <class Op, class T, class Source>
-__global__ void reduce_across(const __grid_constant__ Problem<Source> p, const Target<Op, T> target, Lanes lanes) {
-  REEL_DYNAMIC_SHARED(typename Op::Acc, scratch);
-  const int64_t tiles = (p.outputs + lanes.columns - 1) / lanes.columns;
-  for (int64_t unit = blockIdx.x; unit < tiles * p.pieces; unit += gridDim.x) {
-    const int64_t output = unit % tiles * lanes.columns + lanes.column(), piece = unit / tiles;
-    const int64_t begin = piece * p.piece, end = output < p.outputs ? smaller(begin + p.piece, p.count) : 0;
-    const int64_t start = output < p.outputs ? p.start(output) : 0;
-    const auto acc = lanes.join(fold<Op>(p, start, begin + lanes.row(), end, lanes.rows()), scratch,
-                                [](auto a, auto b) { return Op::join(a, b); });
-    if (lanes.row() == 0 && output < p.outputs) target.store(output, piece, acc);
-  }
-}
-
-}  // namespace
-}  // namespace device
 
 namespace {
 
@@ -126,37 +35,92 @@ void sort_axes(const Array& x, const Array& y, Nest<1>& kept, Nest<1>& reduced) 
   reduced = nest_in_order_of<1>(order, shape, {strides});
 }
 
-template <class Op, class T, class Source>
-void reduce_problem(const Context& context, device::Problem<Source> p, device::Target<Op, T> target) {
-  using Acc = typename Op::Acc;
-  constexpr int64_t kLeast = 2048;  // elements of a piece, at least
-  const int64_t inner_kept = p.kept.rank == 0 ? INT64_MAX : __builtin_llabs(p.kept.strides[0][p.kept.rank - 1]);
-  const int64_t inner_reduced = p.reduced.rank == 0 ? 0 : __builtin_llabs(p.reduced.strides[0][p.reduced.rank - 1]);
-  const bool along = inner_reduced <= inner_kept;
-  const int64_t units = along ? p.outputs : ceil_div(p.outputs, device::kWarp);
-  const int64_t wanted = ceil_div(int64_t{context.processors()} * 8, units), room = p.count / kLeast;
-  p.pieces = wanted < room ? wanted : room;
-  if (p.pieces < 1) p.pieces = 1;
-  p.piece = ceil_div(p.count, p.pieces);
-  p.pieces = ceil_div(p.count, p.piece);
-  const Workspace partial(context.memory(),
-                          p.pieces > 1 ? sizeof(Acc) * static_cast<std::size_t>(p.pieces * p.outputs) : 0);
-  device::Target<Op, T> first = target;
-  first.partial = partial.as<Acc>();
-  if (along) {
-    device::RowGroup group{};
-    Grid grid = row_grid(context, p.outputs * p.pieces, p.piece, group.whole_block);
-    grid.shared_bytes = sizeof(Acc) * static_cast<std::size_t>(grid.threads / device::kWarp);
-    launch(context, "reduce", grid, &device::reduce_along<Op, T, Source>, p, first, group);
-  } else {
-    const LaneGrid shape = lane_grid(context, units * p.pieces, p.piece, device::kWarp, sizeof(Acc));
-    launch(context, "reduce", shape.grid, &device::reduce_across<Op, T, Source>, p, first, shape.lanes);
+/// Whether the `inner` axes can be walked in packs of `run` elements: they have no gaps, and neither they nor the `other` ones
+/// lead off the packs' boundaries.
+bool in_packs(const void* x, std::size_t size, int run, const Nest<1>& inner, const Nest<1>& other) {
+  if (inner.rank == 0 || inner.strides[0][inner.rank - 1] != 1 || !is_aligned(x, size, run)) return false;
+  for (int axis = 0; axis + 1 < inner.rank; ++axis)
+    if (inner.strides[0][axis] % run != 0) return false;
+  for (int axis = 0; axis < other.rank; ++axis)
+    if (other.strides[0][axis] % run != 0) return false;
+  return inner.rank == 1 || inner.sizes[inner.rank - 1] % run == 0;
+}
+
+/// Which reductions have kernels that read packs.
+template <class Op, class T>
+constexpr bool kReadsPacks = sizeof(T) >= 4 && !std::is_same_v<Op, device::Product<T>>;
+
+/// The kernel that reads packs, or the other one.
+template <class Op, class T>
+auto kernel_along(bool packed) {
+  if constexpr (kReadsPacks<Op, T>)
+    if (packed) return &device::reduce_along<Op, T, true>;
+  return &device::reduce_along<Op, T, false>;
+}
+template <class Op, class T>
+auto kernel_across(bool packed) {
+  if constexpr (kReadsPacks<Op, T>)
+    if (packed) return &device::reduce_across<Op, T, true>;
+  return &device::reduce_across<Op, T, false>;
+}
+
+/// Room for the results of pieces of p.piece elements each, if there are several; of few tiles, blocks share each.
+template <class Acc>
+struct Cut {
+  Workspace memory;
+  device::Pieces<Acc> pieces;
+
+  template <class T>
+  Cut(const Context& context, device::Problem<T>& p, int64_t tiles)
+      : memory(context.memory(),
+               p.piece < p.count ? sizeof(Acc) * static_cast<std::size_t>(ceil_div(p.count, p.piece) * p.outputs) : 0),
+        pieces{memory.as<Acc>(), p.piece < p.count && tiles <= device::kSharedTiles} {
+    p.pieces = ceil_div(p.count, p.piece);
   }
-  if (p.pieces == 1) return;
-  device::Problem<Acc> rest{partial.as<Acc>(), p.outputs, p.pieces, p.pieces, 1, {}, {}};
-  rest.kept.push_back(p.outputs, {1});
-  rest.reduced.push_back(p.pieces, {p.outputs});
-  reduce_problem<Op, T, Acc>(context, rest, target);
+};
+
+/// More blocks than fit on the GPU at a time, so that none is left waiting for one that has more to do.
+int64_t dealt(int64_t units) { return units < 1 << 20 ? units : 1 << 20; }
+
+template <class Op, class T>
+void reduce_along(const Context& context, device::Problem<T> p, const device::Target<Op, T>& target) {
+  using Acc = typename Op::Acc;
+  constexpr int64_t kShort = 1024, kPiece = 16384;  // elements of a result that a warp takes; of a piece
+  constexpr int kRun = device::kRun<T>;
+  const int width = p.count <= kShort       ? power_of_two_from(ceil_div(p.count, kRun), 1, device::kWarp)
+                    : p.count <= 4 * kShort ? kThreads / 2
+                                            : kThreads;
+  p.piece = kPiece;
+  const Cut<Acc> cut(context, p, p.outputs);
+  Grid grid;
+  grid.threads = width > device::kWarp ? width : kThreads;
+  grid.blocks = dealt(ceil_div(p.outputs * (cut.pieces.shared ? p.pieces : 1), grid.threads / width));
+  grid.shared_bytes = sizeof(Acc) * static_cast<std::size_t>(grid.threads / device::kWarp);
+  const bool packed = p.reduced.rank == 1 && in_packs(p.x, sizeof(T), kRun, p.reduced, p.kept);
+  launch(context, "reduce", grid, kernel_along<Op, T>(packed), p, target, cut.pieces, width);
+}
+
+template <class Op, class T>
+void reduce_across(const Context& context, device::Problem<T> p, const device::Target<Op, T>& target) {
+  using Acc = typename Op::Acc;
+  constexpr int64_t kFew = 2048, kMostPieces = 512;  // rows that are not cut; pieces
+  const int64_t inner = p.kept.sizes[p.kept.rank - 1];
+  const bool packed = kReadsPacks<Op, T> && p.reduced.rank <= 1 && inner % device::kRun<T> == 0 &&
+                      in_packs(p.x, sizeof(T), device::kRun<T>, p.kept, p.reduced);
+  const int run = packed ? device::kRun<T> : 1;
+  // Row lanes decide the order, packs do not. Of few rows a lane takes few, and blocks fewer columns.
+  const int rows = p.count <= kFew ? power_of_two_from(ceil_div(p.count, device::kRowsInFlight), 1, 64)
+                                   : kThreads / power_of_two_from(inner, 4, device::kWarp);
+  const int least = rows < device::kWarp ? device::kWarp / rows : 1;
+  const device::Lanes lanes{power_of_two_from(ceil_div(inner, run), least, kThreads / rows)};
+  p.piece = p.count <= kFew ? p.count : power_of_two_from(ceil_div(p.count, kMostPieces), 16 * rows, 1 << 30);
+  const int64_t tiles = ceil_div(p.outputs, int64_t{lanes.columns} * run);
+  const Cut<Acc> cut(context, p, tiles);
+  Grid grid;
+  grid.threads = rows * lanes.columns;
+  grid.blocks = dealt(tiles * (cut.pieces.shared ? p.pieces : 1));
+  grid.shared_bytes = sizeof(Acc) * static_cast<std::size_t>(run * grid.threads);
+  launch(context, "reduce", grid, kernel_across<Op, T>(packed), p, target, cut.pieces, lanes);
 }
 
 }  // namespace
@@ -171,11 +135,15 @@ void CudaOps::reduce(ReduceOp op, const Array& x, const Array& y, const Array* w
   Nest<1> kept, reduced;
   sort_axes(x, y, kept, reduced);
   const int64_t count = x.size / y.size;
+  const auto inner_step = [](const Nest<1>& nest) { return __builtin_llabs(nest.strides[0][nest.rank - 1]); };
+  const bool along = kept.rank == 0 || reduced.rank == 0 || inner_step(reduced) <= inner_step(kept);
   dispatch_arithmetic(x.dtype, [&]<class T>() {
     dispatch_reduction<T>(op, which != nullptr, [&]<class Op>() {
-      int64_t* const places = which != nullptr ? which->as<int64_t>() : nullptr;
-      reduce_problem<Op, T, T>(context_, {x.as<T>(), y.size, count, count, 1, kept, reduced},
-                               {y.as<T>(), places, nullptr, y.size, op == ReduceOp::mean ? count : 0});
+      const device::Problem<T> p{x.as<T>(), y.size, count, count, 1, kept, reduced};
+      const device::Target<Op, T> target{y.as<T>(), which != nullptr ? which->as<int64_t>() : nullptr,
+                                         op == ReduceOp::mean ? count : 0};
+      if (along) reduce_along(context_, p, target);
+      else reduce_across(context_, p, target);
     });
   });
 }

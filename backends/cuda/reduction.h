@@ -87,7 +87,6 @@ struct Best {
   using Acc = Located<T>;
   REEL_DEVICE static Acc identity() { return {largest ? lowest<T>() : highest<T>(), -1}; }
   REEL_DEVICE static Acc from(T x, int64_t place) { return {x, place}; }
-  REEL_DEVICE static Acc from(Acc x, int64_t) { return x; }
   REEL_DEVICE static Acc join(Acc a, Acc b) {
     if (a.place < 0) return b;
     if (b.place < 0) return a;
@@ -100,6 +99,33 @@ struct Best {
   }
   REEL_DEVICE static T value(Acc a) { return a.value; }
 };
+
+/// What is joined of `count` neighbouring columns.
+template <class Acc, int count>
+struct alignas(sizeof(Acc) * count <= kPackBytes ? sizeof(Acc) * count : alignof(Acc)) Several {
+  Acc v[count];
+};
+
+template <class Op, int count>
+REEL_DEVICE Several<typename Op::Acc, count> identities() {
+  Several<typename Op::Acc, count> acc;
+  REEL_UNROLL
+  for (int j = 0; j < count; ++j) acc.v[j] = Op::identity();
+  return acc;
+}
+template <class Op, class Acc, int count>
+REEL_DEVICE Several<Acc, count> join_each(const Several<Acc, count>& a, const Several<Acc, count>& b) {
+  Several<Acc, count> both;
+  REEL_UNROLL
+  for (int j = 0; j < count; ++j) both.v[j] = Op::join(a.v[j], b.v[j]);
+  return both;
+}
+/// Joins each column's element of the row `place` to it.
+template <class Op, class Acc, int count, class T>
+REEL_DEVICE void join_pack(Several<Acc, count>& acc, const Pack<T, count>& row, int64_t place) {
+  REEL_UNROLL
+  for (int j = 0; j < count; ++j) acc.v[j] = Op::join(acc.v[j], Op::from(row.v[j], place));
+}
 
 }  // namespace device
 

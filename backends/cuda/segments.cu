@@ -1,50 +1,80 @@
 // Reductions over the rows of each segment, their gradients, and the ways to and from padded arrays. A reduction: a block
-// takes a segment and a tile of columns, its row lanes the rows. The others: a thread per element, which looks its row's
-// segment up.
+// takes a segment and a tile of columns, its row lanes the rows. Their gradients: lanes of a warp take a row, with its
+// segment's values. Neighbouring columns go in packs where memory allows that.
 
-#include "reel/backends/cuda/group.h"
 #include "reel/backends/cuda/reduction.h"
+#include "reel/backends/cuda/segment_rows.h"
 
 namespace reel::cuda {
 
 namespace device {
 namespace {
 
-template <class Op, class T>
-__global__ void segment_reduce(const T* x, const int64_t* offsets, int64_t segments, int64_t width, bool mean, T* y,
-                               int64_t* which, Lanes lanes) {
-  REEL_DYNAMIC_SHARED(typename Op::Acc, scratch);
+inline constexpr int kRowsInFlight = 4;  // of a thread
+
+/// `run` neighbouring columns per thread; `width` is a multiple of it. A row lane takes every rows()-th row in turn: lanes
+/// beyond the segment's rows change nothing, so that a segment's result is that of any number of lanes that it does not fill.
+template <class Op, class T, int run>
+__global__ void __launch_bounds__(kThreads)
+    segment_reduce(const T* x, const int64_t* offsets, int64_t segments, int64_t width, bool mean, T* y, int64_t* which,
+                   Lanes lanes) {
+  using Values = Several<typename Op::Acc, run>;
+  REEL_DYNAMIC_SHARED(Values, scratch);
   for (int64_t s = blockIdx.x; s < segments; s += gridDim.x) {
     const int64_t first = offsets[s], rows = offsets[s + 1] - first;
-    for (int64_t tile = static_cast<int64_t>(blockIdx.y) * lanes.columns; tile < width;
-         tile += static_cast<int64_t>(gridDim.y) * lanes.columns) {
-      const int64_t j = tile + lanes.column();
-      typename Op::Acc acc = Op::identity();
-      for (int64_t i = lanes.row(); i < rows && j < width; i += lanes.rows())
-        acc = Op::join(acc, Op::from(x[(first + i) * width + j], i));
-      acc = lanes.join(acc, scratch, [](auto a, auto b) { return Op::join(a, b); });
-      if (lanes.row() != 0 || j >= width) continue;
-      const T value = Op::value(acc);
-      y[s * width + j] = mean && rows > 0 ? value / static_cast<T>(rows) : value;
-      if constexpr (!std::is_same_v<typename Op::Acc, T>) which[s * width + j] = acc.place;
+    for (int64_t tile = static_cast<int64_t>(blockIdx.y) * lanes.columns * run; tile < width;
+         tile += static_cast<int64_t>(gridDim.y) * lanes.columns * run) {
+      const int64_t column = tile + lanes.column() * run;
+      Values acc = identities<Op, run>();
+      const T* const from = x + first * width + column;
+      for (int64_t i = lanes.row(); i < rows && column < width; i += kRowsInFlight * lanes.rows()) {
+        Pack<T, run> row[kRowsInFlight];
+        REEL_UNROLL
+        for (int k = 0; k < kRowsInFlight; ++k)
+          if (i + k * lanes.rows() < rows) row[k] = load_pack<T, run>(from + (i + k * lanes.rows()) * width);
+        REEL_UNROLL
+        for (int k = 0; k < kRowsInFlight; ++k)
+          if (i + k * lanes.rows() < rows) join_pack<Op>(acc, row[k], i + k * lanes.rows());
+      }
+      acc = lanes.join(acc, scratch, [](const Values& a, const Values& b) { return join_each<Op>(a, b); });
+      if (lanes.row() != 0 || column >= width) continue;
+      REEL_UNROLL
+      for (int j = 0; j < run; ++j) {
+        const int64_t at = s * width + column + j;
+        const T value = Op::value(acc.v[j]);
+        y[at] = mean && rows > 0 ? value / static_cast<T>(rows) : value;
+        if constexpr (!std::is_same_v<typename Op::Acc, T>) which[at] = acc.v[j].place;
+      }
     }
   }
 }
 
-template <class T>
-__global__ void segment_broadcast(const T* x, const int64_t* offsets, int64_t segments, int64_t total, int64_t width,
-                                  bool mean, T* y) {
-  for_each_element(total, width, offsets, segments, [&](int64_t i, int64_t, int64_t s, int64_t j) {
-    const T value = x[s * width + j];
-    y[i] = mean ? value / static_cast<T>(offsets[s + 1] - offsets[s]) : value;
+template <class T, int run>
+__global__ void segment_broadcast(const RowRuns rows, const T* x, int64_t width, bool mean, T* y) {
+  rows.for_each([&](int64_t row, int64_t s, int lane) {
+    const T count = mean ? static_cast<T>(rows.offsets[s + 1] - rows.offsets[s]) : T(1);
+    for (int64_t j = lane * run; j < width; j += rows.lanes * run) {
+      Pack<T, run> value = load_pack<T, run>(x + s * width + j);
+      if (mean) {
+        REEL_UNROLL
+        for (int k = 0; k < run; ++k) value.v[k] /= count;
+      }
+      store_pack(y + row * width + j, value);
+    }
   });
 }
 
-template <class T>
-__global__ void segment_select_backward(const T* dy, const int64_t* which, const int64_t* offsets, int64_t segments,
-                                        int64_t total, int64_t width, T* dx) {
-  for_each_element(total, width, offsets, segments, [&](int64_t i, int64_t row, int64_t s, int64_t j) {
-    dx[i] = which[s * width + j] == row - offsets[s] ? dy[s * width + j] : T(0);
+template <class T, int run>
+__global__ void segment_select_backward(const RowRuns rows, const T* dy, const int64_t* which, int64_t width, T* dx) {
+  rows.for_each([&](int64_t row, int64_t s, int lane) {
+    const int64_t place = row - rows.offsets[s];
+    for (int64_t j = lane * run; j < width; j += rows.lanes * run) {
+      const Pack<int64_t, run> winner = load_pack<int64_t, run>(which + s * width + j);
+      Pack<T, run> value = load_pack<T, run>(dy + s * width + j);
+      REEL_UNROLL
+      for (int k = 0; k < run; ++k) value.v[k] = winner.v[k] == place ? value.v[k] : T(0);
+      store_pack(dx + row * width + j, value);
+    }
   });
 }
 
@@ -70,32 +100,60 @@ __global__ void segment_unpad(const T* x, const int64_t* offsets, int64_t segmen
 }  // namespace
 }  // namespace device
 
+namespace {
+
+/// f.template operator()<run>() for how many columns of rows of `width` elements a thread may take at a time: a pack, or one.
+template <class T, class F>
+void dispatch_run(int64_t width, std::initializer_list<const void*> arrays, F&& f) {
+  bool packed = width % kPack<T> == 0;
+  for (const void* const array : arrays) packed = packed && is_aligned(array, sizeof(T), kPack<T>);
+  if (packed) return f.template operator()<kPack<T>>();
+  f.template operator()<1>();
+}
+
+}  // namespace
+
 void CudaOps::segment_reduce(ReduceOp op, const Array& x, const Segments& segments, const Array& y,
                              const Array* which) {
   if (y.size == 0) return;
   const int64_t width = y.shape.back();
   dispatch_floating(x.dtype, [&]<class T>() {
     dispatch_reduction<T>(op, which != nullptr, [&]<class Op>() {
-      const LaneGrid shape = lane_grid(context_, segments.count, segments.max_length, width, sizeof(typename Op::Acc));
-      launch(context_, "segment_reduce", shape.grid, &device::segment_reduce<Op, T>, x.as<T>(), segments.offsets,
-             segments.count, width, op == ReduceOp::mean, y.as<T>(), which != nullptr ? which->as<int64_t>() : nullptr,
-             shape.lanes);
+      dispatch_run<T>(width, {x.data}, [&]<int run>() {
+        const LaneGrid shape = lane_grid(context_, segments.count, segments.max_length, ceil_div(width, run),
+                                         run * sizeof(typename Op::Acc));
+        launch(context_, "segment_reduce", shape.grid, &device::segment_reduce<Op, T, run>, x.as<T>(), segments.offsets,
+               segments.count, width, op == ReduceOp::mean, y.as<T>(),
+               which != nullptr ? which->as<int64_t>() : nullptr, shape.lanes);
+      });
     });
   });
 }
 
 void CudaOps::segment_broadcast(const Array& x, const Segments& segments, bool mean, const Array& y) {
+  if (y.size == 0) return;
+  const int64_t width = y.shape.back();
   dispatch_floating(x.dtype, [&]<class T>() {
-    launch(context_, "segment_broadcast", grid_for(context_, y.size), &device::segment_broadcast<T>, x.as<T>(),
-           segments.offsets, segments.count, segments.total, y.shape.back(), mean, y.as<T>());
+    dispatch_run<T>(width, {x.data, y.data}, [&]<int run>() {
+      const RowRunGrid shape =
+          row_run_grid(context_, segments.offsets, segments.count, segments.total, ceil_div(width, run));
+      launch(context_, "segment_broadcast", shape.grid, &device::segment_broadcast<T, run>, shape.rows, x.as<T>(),
+             width, mean, y.as<T>());
+    });
   });
 }
 
 void CudaOps::segment_select_backward(const Array& dy, const Array& which, const Segments& segments, const Array& dx) {
+  if (dx.size == 0) return;
+  const int64_t width = dx.shape.back();
   dispatch_floating(dy.dtype, [&]<class T>() {
-    launch(context_, "segment_select_backward", grid_for(context_, dx.size), &device::segment_select_backward<T>,
-           dy.as<T>(), which.as<int64_t>(), segments.offsets, segments.count, segments.total, dx.shape.back(),
-           dx.as<T>());
+    const bool packed = is_aligned(which.data, sizeof(int64_t), kPack<T>);
+    dispatch_run<T>(packed ? width : 1, {dy.data, dx.data}, [&]<int run>() {
+      const RowRunGrid shape =
+          row_run_grid(context_, segments.offsets, segments.count, segments.total, ceil_div(width, run));
+      launch(context_, "segment_select_backward", shape.grid, &device::segment_select_backward<T, run>, shape.rows,
+             dy.as<T>(), which.as<int64_t>(), width, dx.as<T>());
+    });
   });
 }
 

@@ -1,0 +1,61 @@
+#pragma once
+
+#include "reel/backends/cuda/group.h"
+
+// Elementwise work on the rows of segments: warps take runs of neighbouring rows and look their segments up.
+
+namespace reel::cuda {
+
+namespace device {
+
+/// segment_of by all lanes of a warp together: 32 places at a time. All get the result.
+REEL_DEVICE int64_t segment_of_warp(int64_t row, const int64_t* offsets, int64_t low, int64_t high) {
+  while (high - low > 1) {
+    const int64_t step = (high - low + kWarp - 1) / kWarp, place = low + step * (threadIdx.x % kWarp);
+    // The first lane's place is `low`, which begins at or before the row.
+    const unsigned before = __ballot_sync(kAllLanes, place < high && offsets[place] <= row);
+    low += step * (__popc(before) - 1);
+    high = smaller(low + step, high);
+  }
+  return low;
+}
+
+/// How warps share rows of `columns` units: `lanes` (a power of two) of them take a row, and a warp `run` neighbouring rows.
+struct RowRuns {
+  const int64_t* offsets;
+  int64_t segments, total, run;
+  int lanes;
+
+  /// f(row, segment, lane) for all rows; `lane` is this thread's among those of the row.
+  template <class F>
+  REEL_DEVICE void for_each(F f) const {
+    const int lane = threadIdx.x % kWarp;
+    for (int64_t begin = first_unit() / kWarp * run; begin < total; begin += unit_step() / kWarp * run) {
+      const int64_t end = smaller(begin + run, total);
+      const int64_t first = segment_of_warp(begin, offsets, 0, segments);
+      const int64_t last = segment_of_warp(end - 1, offsets, first, segments);
+      for (int64_t row = begin + lane / lanes; row < end; row += kWarp / lanes)
+        f(row, segment_of(row, offsets, first, last + 1), lane % lanes);
+    }
+  }
+};
+
+}  // namespace device
+
+/// A launch for RowRuns of rows of `units` units each.
+struct RowRunGrid {
+  Grid grid;
+  device::RowRuns rows;
+};
+
+inline RowRunGrid row_run_grid(const Context& context, const int64_t* offsets, int64_t segments, int64_t total,
+                               int64_t units) {
+  constexpr int64_t kMost = 8;  // rows of a lane in one run
+  const int lanes = power_of_two_from(units, 1, device::kWarp);
+  const int64_t side_by_side = device::kWarp / lanes, warps = int64_t{context.processors()} * (2048 / device::kWarp);
+  const int64_t each = ceil_div(total, warps * side_by_side);
+  const int64_t run = (each < kMost ? each : kMost) * side_by_side;
+  return {grid_for(context, ceil_div(total, run) * device::kWarp), {offsets, segments, total, run, lanes}};
+}
+
+}  // namespace reel::cuda
