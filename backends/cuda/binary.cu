@@ -1,10 +1,15 @@
-// Elementwise functions of two operands. One kernel per element type holds all formulas: they are bound by memory, and the
-// op is the same for all threads.
+// Elementwise functions of two operands, by their layout once axes are in the order in which they lie in y and joined:
+//   no gaps         packs, a kernel per formula and type
+//   transposition   y is without gaps along one axis and an operand along another: tiles through shared memory
+//   rows            the inner axis is without gaps or one value (a bias, a column): packs that look for their places
+//   general         elements that look for their places
+// The kernels of the last three hold all formulas: the op is the same for all threads.
 
 #include <type_traits>
 
 #include "reel/backends/cuda/convert.h"
-#include "reel/backends/cuda/kernel.h"
+#include "reel/backends/cuda/map.h"
+#include "reel/backends/cuda/tile.h"
 #include "reel/core/scalar/binary.h"
 
 namespace reel::cuda {
@@ -44,53 +49,94 @@ REEL_DEVICE void dispatch(BinaryOp op, F f) {
 }
 #undef REEL_CASE
 
+template <class Op, class T>
+using ResultOf = decltype(Op::forward(T(), T()));
+
 /// An operand: elements, or a plain number where `data` is null.
 template <class T>
 struct Side {
   const T* data;
   T number;
 
-  REEL_DEVICE T at(int64_t i) const { return data != nullptr ? data[i] : number; }
-  REEL_DEVICE Pack<T> pack_at(int64_t i) const {
-    if (data != nullptr) return load_pack<T, kPack<T>>(data + i);
-    Pack<T> pack;
-    REEL_UNROLL
-    for (int k = 0; k < kPack<T>; ++k) pack.v[k] = number;
-    return pack;
+  /// Elements i to i + n, or n times element i if not `along`.
+  template <int n>
+  REEL_DEVICE Pack<T, n> at(int64_t i, bool along = true) const {
+    if (data != nullptr && along) return load_pack<T, n>(data + i);
+    return splat<n>(data != nullptr ? data[i] : number);
   }
 };
 
-/// y [count] from operands without gaps at 16-byte boundaries; a pack per thread and step, the last elements one by one.
-template <class T>
-__global__ void binary_packed(BinaryOp op, Side<T> a, Side<T> b, void* y, int64_t count) {
+template <class Op, class T, int n>
+REEL_DEVICE void write_result(void* y, int64_t i, const TwoPacks<T, n>& from) {
+  Pack<ResultOf<Op, T>, n> result;
+  REEL_UNROLL
+  for (int k = 0; k < n; ++k) result.v[k] = apply<Op>(from.a.v[k], from.b.v[k]);
+  write_pack(static_cast<ResultOf<Op, T>*>(y) + i, result);
+}
+
+/// All without gaps.
+template <class Op, class T>
+__global__ void binary_packed(Side<T> a, Side<T> b, void* y, Units<T> units) {
+  const auto load = [=]<int n>(int64_t i) { return TwoPacks<T, n>{a.template at<n>(i), b.template at<n>(i)}; };
+  for_each_unit<kMapSteps>(units, load,
+                           [=]<int n>(int64_t i, const TwoPacks<T, n>& from) { write_result<Op>(y, i, from); });
+}
+
+/// A few packs of n elements per thread, at the places of `walk`.
+template <class T, int n>
+__global__ void binary_strided(BinaryOp op, Side<T> a, Side<T> b, void* y, const __grid_constant__ Walk<3> walk) {
+  const uint32_t first = blockIdx.x * (kMapThreads * kMapSteps) + threadIdx.x;
+  TwoPacks<T, n> from[kMapSteps];
+  int64_t to[kMapSteps];
+  REEL_UNROLL
+  for (int s = 0; s < kMapSteps; ++s) {
+    const uint32_t position = first + s * kMapThreads;
+    if (position >= walk.count) break;
+    int64_t at[3];
+    find(walk, position, at);
+    from[s] = {a.template at<n>(at[0], walk.strides[0][0] != 0), b.template at<n>(at[1], walk.strides[1][0] != 0)};
+    to[s] = at[2];
+  }
   dispatch(op, [&]<class Op>() {
-    using Result = decltype(Op::forward(T(), T()));
-    Result* const to = static_cast<Result*>(y);
-    const int64_t packs = count / kPack<T>;
-    for (int64_t i = first_unit(); i < packs; i += unit_step()) {
-      const Pack<T> from_a = a.pack_at(i * kPack<T>), from_b = b.pack_at(i * kPack<T>);
-      Pack<Result, kPack<T>> result;
-      REEL_UNROLL
-      for (int k = 0; k < kPack<T>; ++k) result.v[k] = apply<Op>(from_a.v[k], from_b.v[k]);
-      store_pack(to + i * kPack<T>, result);
-    }
-    const int64_t last = packs * kPack<T> + first_unit();
-    if (last < count) to[last] = apply<Op>(a.at(last), b.at(last));
+    REEL_UNROLL
+    for (int s = 0; s < kMapSteps; ++s)
+      if (first + s * kMapThreads < walk.count) write_result<Op>(y, to[s], from[s]);
   });
 }
 
-/// One element per thread and step.
 template <class T>
-__global__ void binary_strided(BinaryOp op, Side<T> a, Side<T> b, void* y, const __grid_constant__ Nest<3> nest,
-                               uint32_t count) {
-  dispatch(op, [&]<class Op>() {
-    auto* const to = static_cast<decltype(Op::forward(T(), T()))*>(y);
-    for (int64_t i = first_unit(); i < count; i += unit_step()) {
-      int64_t at[3];
-      find(nest, static_cast<uint32_t>(i), at);
-      to[at[2]] = apply<Op>(a.at(at[0]), b.at(at[1]));
-    }
+REEL_DEVICE TilePart<T> read_tile(const Side<T>& side, const Tiling<3>& tiling, int k, int64_t at, int64_t row,
+                                  int64_t col) {
+  TilePart<T> part = {};
+  for_each_of_tile<T>(tiling, k, tiling.turned[k], row, col, [&](int s, int64_t offset) {
+    part.v[s] = side.data != nullptr ? side.data[at + offset] : side.number;
   });
+  return part;
+}
+
+/// Powers need too many registers to be unrolled over a tile.
+constexpr bool can_turn(BinaryOp op) { return op != BinaryOp::pow; }
+
+/// A tile per block.
+template <class T>
+__global__ void __launch_bounds__(kTileThreads, 2)
+    binary_turned(BinaryOp op, Side<T> a, Side<T> b, void* y, const __grid_constant__ Tiling<3> tiling) {
+  REEL_DYNAMIC_SHARED(Cell<T>, tile);
+  const int64_t row = blockIdx.x / tiling.tiles_across * kTile<T>, col = blockIdx.x % tiling.tiles_across * kTile<T>;
+  for (uint32_t other = blockIdx.y; other < tiling.other_count; other += gridDim.y) {
+    int64_t at[3];
+    find(tiling.others, other, at);
+    TilePart<T> from_a = read_tile(a, tiling, 0, at[0], row, col), from_b = read_tile(b, tiling, 1, at[1], row, col);
+    if (tiling.turned[0]) turn(from_a, tile);
+    if (tiling.turned[1]) turn(from_b, tile);
+    dispatch(op, [&]<class Op>() {
+      if constexpr (!std::is_same_v<Op, scalar::Pow>) {
+        auto* const to = static_cast<ResultOf<Op, T>*>(y);
+        for_each_of_tile<T>(tiling, 2, false, row, col,
+                            [&](int s, int64_t offset) { to[at[2] + offset] = apply<Op>(from_a.v[s], from_b.v[s]); });
+      }
+    });
+  }
 }
 
 }  // namespace
@@ -104,12 +150,37 @@ device::Side<T> side_of(const Operand& operand) {
                                   : device::Side<T>{nullptr, convert_scalar<T>(operand.scalar)};
 }
 
-bool packs(const Operand& operand) {
-  return operand.array == nullptr || (operand.array->contiguous && is_aligned(operand.array->data, 1, kPackBytes));
-}
+template <class T>
+using PackedKernel = void (*)(device::Side<T>, device::Side<T>, void*, Units<T>);
+
+#define REEL_KERNEL(name, Struct) &device::binary_packed<scalar::Struct, T>,
+template <class T>
+constexpr PackedKernel<T> kPacked[] = {REEL_BINARY_OPS(REEL_KERNEL)};
+#undef REEL_KERNEL
+
+bool has_gaps(const Operand& operand) { return operand.array != nullptr && !operand.array->contiguous; }
 
 const int64_t* strides_of(const Operand& operand) {
   return operand.array != nullptr ? operand.array->strides : nullptr;
+}
+
+/// y from operands of fewer than 2^31 elements that are walked together.
+template <class T>
+void strided(const Context& context, BinaryOp op, const device::Side<T>& a, const device::Side<T>& b, void* y,
+             std::size_t result_size, const Nest<3>& nest) {
+  if (const int axis = turned_axis(nest); axis >= 0 && device::can_turn(op)) {
+    const Tiling<3> tiling = tiling_of(nest, axis, kTile<T>);
+    launch(context, "binary", tile_grid<T>(tiling), &device::binary_turned<T>, op, a, b, y, tiling);
+    return;
+  }
+  const auto run = [&]<int n>() {
+    const Walk<3> walk(nest, n);
+    const Grid grid{.blocks = ceil_div(walk.count, kMapThreads * device::kMapSteps), .threads = kMapThreads};
+    launch(context, "binary", grid, &device::binary_strided<T, n>, op, a, b, y, walk);
+  };
+  moves_in_packs(nest, kPack<T>, {a.data, b.data, y}, {sizeof(T), sizeof(T), result_size})
+      ? run.template operator()<kPack<T>>()
+      : run.template operator()<1>();
 }
 
 }  // namespace
@@ -119,17 +190,18 @@ void CudaOps::binary(BinaryOp op, const Operand& a, const Operand& b, const Arra
   const DType dtype = a.array != nullptr ? a.array->dtype : b.array->dtype;
   dispatch_all(dtype, [&]<class T>() {
     const device::Side<T> left = side_of<T>(a), right = side_of<T>(b);
-    if (packs(a) && packs(b) && y.contiguous && is_aligned(y.data, 1, kPackBytes)) {
-      launch(context_, "binary", grid_for(context_, ceil_div(y.size, kPack<T>)), &device::binary_packed<T>, op, left,
-             right, y.data, y.size);
+    if (!has_gaps(a) && !has_gaps(b) && y.contiguous) {
+      const Units<T> units = map_units<T>(left.data, right.data, y);
+      launch(context_, "binary", units.grid(device::kMapSteps), kPacked<T>[static_cast<int>(op)], left, right, y.data,
+             units);
       return;
     }
     const auto part = [&](const Nest<3>& nest, const int64_t(&at)[3]) {
       device::Side<T> from_a = left, from_b = right;
       if (from_a.data != nullptr) from_a.data += at[0];
       if (from_b.data != nullptr) from_b.data += at[1];
-      launch(context_, "binary", grid_for(context_, nest.size()), &device::binary_strided<T>, op, from_a, from_b,
-             y.as<char>() + at[2] * static_cast<int64_t>(size_of(y.dtype)), nest, static_cast<uint32_t>(nest.size()));
+      const std::size_t size = size_of(y.dtype);
+      strided<T>(context_, op, from_a, from_b, y.as<char>() + at[2] * static_cast<int64_t>(size), size, nest);
     };
     for_each_part(nest_in_order_of<3>(y, y.shape, {strides_of(a), strides_of(b), y.strides}), part, {0, 0, 0});
   });

@@ -1,50 +1,59 @@
 // Copies, by the layout of the two arrays once axes are in the order in which they lie in y and joined:
 //   no gaps         one copy of the runtime
 //   transposition   y is without gaps along one axis and x along another: tiles through shared memory, both sides in lines
-//   general         element by element
-// and conversions, element by element.
+//   rows            the inner axis is without gaps in y, and in x or one value: packs that look for their places
+//   general         elements that look for their places
+// and conversions by the last two.
 
 #include "reel/backends/cuda/convert.h"
-#include "reel/backends/cuda/kernel.h"
+#include "reel/backends/cuda/map.h"
+#include "reel/backends/cuda/tile.h"
 
 namespace reel::cuda {
 
 namespace device {
 namespace {
 
-inline constexpr int kTile = 32;
+inline constexpr int kCopySteps = 4;
 
-/// One element per thread and step.
-template <class To, class From>
-__global__ void copy_strided(const From* x, To* y, const __grid_constant__ Nest<2> nest, uint32_t count) {
-  for (int64_t i = first_unit(); i < count; i += unit_step()) {
+/// A few packs of n elements per thread, at the places of `walk`.
+template <class To, class From, int n>
+__global__ void copy_strided(const From* x, To* y, const __grid_constant__ Walk<2> walk) {
+  const uint32_t first = blockIdx.x * (kMapThreads * kCopySteps) + threadIdx.x;
+  const bool along = walk.strides[0][0] != 0;
+  Pack<From, n> from[kCopySteps];
+  int64_t to[kCopySteps];
+  REEL_UNROLL
+  for (int s = 0; s < kCopySteps; ++s) {
+    const uint32_t position = first + s * kMapThreads;
+    if (position >= walk.count) break;
     int64_t at[2];
-    find(nest, static_cast<uint32_t>(i), at);
-    y[at[1]] = convert<To>(x[at[0]]);
+    find(walk, position, at);
+    from[s] = along ? load_pack<From, n>(x + at[0]) : splat<n>(x[at[0]]);
+    to[s] = at[1];
+  }
+  REEL_UNROLL
+  for (int s = 0; s < kCopySteps; ++s) {
+    if (first + s * kMapThreads >= walk.count) break;
+    Pack<To, n> converted;
+    REEL_UNROLL
+    for (int k = 0; k < n; ++k) converted.v[k] = convert<To>(from[s].v[k]);
+    write_pack(y + to[s], converted);
   }
 }
 
-/// x [cols, rows] without gaps along its rows to y [rows, cols] without gaps along its columns; a block moves one tile of 32
-/// by 32, a warp a line of it; blockIdx.y walks over the other axes.
+/// A tile per block.
 template <class T>
-__global__ void transpose(const T* x, T* y, int64_t rows, int64_t cols, int64_t x_stride, int64_t y_stride,
-                          int64_t tiles_across, const __grid_constant__ Nest<2> others, uint32_t count) {
-  REEL_DYNAMIC_SHARED(T, tile);
-  const int64_t row = blockIdx.x / tiles_across * kTile, col = blockIdx.x % tiles_across * kTile;
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
-  for (uint32_t other = blockIdx.y; other < count; other += gridDim.y) {
+__global__ void copy_turned(const T* x, T* y, const __grid_constant__ Tiling<2> tiling) {
+  REEL_DYNAMIC_SHARED(Cell<T>, tile);
+  const int64_t row = blockIdx.x / tiling.tiles_across * kTile<T>, col = blockIdx.x % tiling.tiles_across * kTile<T>;
+  for (uint32_t other = blockIdx.y; other < tiling.other_count; other += gridDim.y) {
     int64_t at[2];
-    find(others, other, at);
-    __syncthreads();  // of the tile before
-    for (int i = warp; i < kTile; i += warps) {
-      if (row + lane < rows && col + i < cols)
-        tile[i * (kTile + 1) + lane] = x[at[0] + (col + i) * x_stride + row + lane];
-    }
-    __syncthreads();
-    for (int i = warp; i < kTile; i += warps) {
-      if (row + i < rows && col + lane < cols)
-        y[at[1] + (row + i) * y_stride + col + lane] = tile[lane * (kTile + 1) + i];
-    }
+    find(tiling.others, other, at);
+    TilePart<T> part = {};
+    for_each_of_tile<T>(tiling, 0, true, row, col, [&](int s, int64_t offset) { part.v[s] = x[at[0] + offset]; });
+    turn(part, tile);
+    for_each_of_tile<T>(tiling, 1, false, row, col, [&](int s, int64_t offset) { y[at[1] + offset] = part.v[s]; });
   }
 }
 
@@ -53,28 +62,24 @@ __global__ void transpose(const T* x, T* y, int64_t rows, int64_t cols, int64_t 
 
 namespace {
 
-/// The axis other than the inner one along which x is without gaps, if y is along the inner one and both are long; else -1.
-int transposed_axis(const Nest<2>& nest) {
-  const int inner = nest.rank - 1;
-  if (inner < 1 || nest.strides[1][inner] != 1 || nest.strides[0][inner] == 0 || nest.sizes[inner] < 8) return -1;
-  for (int axis = 0; axis < inner; ++axis)
-    if (nest.strides[0][axis] == 1 && nest.sizes[axis] >= 8) return axis;
-  return -1;
-}
-
-template <class T>
-void transpose(const Context& context, const T* x, T* y, const Nest<2>& nest, int axis) {
-  const int inner = nest.rank - 1;
-  Nest<2> others;
-  for (int i = 0; i < inner; ++i)
-    if (i != axis) others.push_back(nest.sizes[i], {nest.strides[0][i], nest.strides[1][i]});
-  const int64_t rows = nest.sizes[axis], cols = nest.sizes[inner];
-  const int64_t across = ceil_div(cols, device::kTile);
-  const Grid grid{.blocks = ceil_div(rows, device::kTile) * across,
-                  .y = others.size() < 65535 ? others.size() : 65535,
-                  .shared_bytes = sizeof(T) * device::kTile * (device::kTile + 1)};
-  launch(context, "copy", grid, &device::transpose<T>, x, y, rows, cols, nest.strides[0][inner], nest.strides[1][axis],
-         across, others, static_cast<uint32_t>(others.size()));
+/// y from x, fewer than 2^31 elements that are walked together.
+template <class To, class From>
+void strided(const Context& context, const From* x, To* y, const Nest<2>& nest) {
+  if constexpr (std::is_same_v<To, From>) {
+    if (const int axis = turned_axis(nest); axis >= 0) {
+      const Tiling<2> tiling = tiling_of(nest, axis, kTile<To>);
+      launch(context, "copy", tile_grid<To>(tiling), &device::copy_turned<To>, x, y, tiling);
+      return;
+    }
+  }
+  const auto run = [&]<int n>() {
+    const Walk<2> walk(nest, n);
+    const Grid grid{.blocks = ceil_div(walk.count, kMapThreads * device::kCopySteps), .threads = kMapThreads};
+    launch(context, "copy", grid, &device::copy_strided<To, From, n>, x, y, walk);
+  };
+  constexpr int pack = kPack<To> < kPack<From> ? kPack<To> : kPack<From>;
+  moves_in_packs(nest, pack, {x, y}, {sizeof(From), sizeof(To)}) ? run.template operator()<pack>()
+                                                                 : run.template operator()<1>();
 }
 
 }  // namespace
@@ -89,14 +94,7 @@ void CudaOps::copy(const Array& x, const Array& y) {
   }
   const auto each_part = [&]<class To, class From>() {
     const auto part = [&](const Nest<2>& nest, const int64_t(&at)[2]) {
-      const From* const source = x.as<From>() + at[0];
-      To* const target = y.as<To>() + at[1];
-      if constexpr (std::is_same_v<To, From>) {
-        const int axis = transposed_axis(nest);
-        if (axis >= 0) return transpose(context_, source, target, nest, axis);
-      }
-      launch(context_, "copy", grid_for(context_, nest.size()), &device::copy_strided<To, From>, source, target, nest,
-             static_cast<uint32_t>(nest.size()));
+      strided<To, From>(context_, x.as<From>() + at[0], y.as<To>() + at[1], nest);
     };
     for_each_part(nest_in_order_of<2>(y, y.shape, {x.strides, y.strides}), part, {0, 0});
   };

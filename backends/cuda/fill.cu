@@ -3,22 +3,19 @@
 #include <cstring>
 
 #include "reel/backends/cuda/convert.h"
-#include "reel/backends/cuda/kernel.h"
+#include "reel/backends/cuda/map.h"
 
 namespace reel::cuda {
 
 namespace device {
 namespace {
 
-/// y [count] without gaps, from a 16-byte boundary: a thread writes packs; the last elements one by one.
+inline constexpr int kFillSteps = 4;
+
 template <class T>
-__global__ void fill_packed(T* y, T value, int64_t count) {
-  Pack<T> pack;
-  for (int k = 0; k < kPack<T>; ++k) pack.v[k] = value;
-  const int64_t packs = count / kPack<T>;
-  for (int64_t i = first_unit(); i < packs; i += unit_step()) store_pack(y + i * kPack<T>, pack);
-  const int64_t last = packs * kPack<T> + first_unit();
-  if (last < count) y[last] = value;
+__global__ void fill_packed(T* y, T value, Units<T> units) {
+  const auto load = [=]<int n>(int64_t) { return splat<n>(value); };
+  for_each_unit<kFillSteps>(units, load, [=]<int n>(int64_t i, const Pack<T, n>& pack) { write_pack(y + i, pack); });
 }
 
 /// One element per thread and step.
@@ -63,9 +60,9 @@ void CudaOps::fill(const Array& y, Scalar value) {
   }
   dispatch_bytes(size_of(y.dtype), [&]<class T>() {
     const T element = static_cast<T>(bits);
-    if (y.contiguous && is_aligned(y.data, sizeof(T), kPack<T>)) {
-      launch(context_, "fill", grid_for(context_, ceil_div(y.size, kPack<T>)), &device::fill_packed<T>, y.as<T>(),
-             element, y.size);
+    if (y.contiguous) {
+      const Units<T> units = units_of<T>(0, y.size, all_packed({y.data}));
+      launch(context_, "fill", units.grid(device::kFillSteps), &device::fill_packed<T>, y.as<T>(), element, units);
       return;
     }
     const auto part = [&](const Nest<1>& nest, const int64_t(&at)[1]) {

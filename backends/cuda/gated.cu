@@ -1,7 +1,7 @@
-// Gated units: each row of x is a | b, the row of y is a f(b). A thread takes 16 bytes of a row where rows are made of such,
-// else an element.
+// Gated units: each row of x is a | b, the row of y is a f(b). A thread takes packs of 16 bytes where rows are made of such,
+// else elements.
 
-#include "reel/backends/cuda/kernel.h"
+#include "reel/backends/cuda/map.h"
 #include "reel/core/scalar/unary.h"
 
 namespace reel::cuda {
@@ -22,42 +22,71 @@ REEL_DEVICE void dispatch(GateOp op, F f) {
   }
 }
 
-/// f(first element of a in x, first element of y) for the packs of `count` elements of [rows, n].
-template <int count, class F>
-REEL_DEVICE void for_each_pack(int64_t rows, int64_t n, F f) {
-  const int64_t packs = n / count;
-  for (int64_t i = first_unit(); i < rows * packs; i += unit_step()) f((i + i / packs * packs) * count, i * count);
-}
+/// The rows [count, n] of y in packs of `width` elements, fewer than 2^31.
+struct GatedRows {
+  Divisor packs_per_row;
+  uint32_t packs;
+  int64_t n;
 
-template <class T, int count>
-__global__ void gated(GateOp op, const T* x, T* y, int64_t rows, int64_t n) {
+  /// Where the pack's elements of a are in x.
+  REEL_DEVICE int64_t place(uint32_t pack, int width) const {
+    return (int64_t{pack} + int64_t{packs_per_row.quotient(pack)} * packs_per_row.size) * width;
+  }
+};
+
+REEL_DEVICE uint32_t first_pack() { return blockIdx.x * (kMapThreads * kMapSteps) + threadIdx.x; }
+
+template <class T, int width>
+__global__ void gated(GateOp op, const T* x, T* y, GatedRows rows) {
+  TwoPacks<T, width> from[kMapSteps];
+  REEL_UNROLL
+  for (int s = 0; s < kMapSteps; ++s) {
+    const uint32_t pack = first_pack() + s * kMapThreads;
+    if (pack >= rows.packs) break;
+    const T* const a = x + rows.place(pack, width);
+    from[s] = {load_pack<T, width>(a), load_pack<T, width>(a + rows.n)};
+  }
   dispatch(op, [&]<class Gate>() {
-    for_each_pack<count>(rows, n, [&](int64_t from, int64_t to) {
-      const Pack<T, count> a = load_pack<T, count>(x + from), b = load_pack<T, count>(x + from + n);
-      Pack<T, count> result;
+    REEL_UNROLL
+    for (int s = 0; s < kMapSteps; ++s) {
+      const uint32_t pack = first_pack() + s * kMapThreads;
+      if (pack >= rows.packs) break;
+      Pack<T, width> result;
       REEL_UNROLL
-      for (int k = 0; k < count; ++k) result.v[k] = a.v[k] * Gate::forward(b.v[k]);
-      store_pack(y + to, result);
-    });
+      for (int k = 0; k < width; ++k) result.v[k] = from[s].a.v[k] * Gate::forward(from[s].b.v[k]);
+      write_pack(y + int64_t{pack} * width, result);
+    }
   });
 }
 
-template <class T, int count>
-__global__ void gated_backward(GateOp op, const T* x, const T* dy, T* dx, int64_t rows, int64_t n) {
+template <class T, int width>
+__global__ void gated_backward(GateOp op, const T* x, const T* dy, T* dx, GatedRows rows) {
+  TwoPacks<T, width> from[kMapSteps];
+  Pack<T, width> grad[kMapSteps];
+  REEL_UNROLL
+  for (int s = 0; s < kMapSteps; ++s) {
+    const uint32_t pack = first_pack() + s * kMapThreads;
+    if (pack >= rows.packs) break;
+    const T* const a = x + rows.place(pack, width);
+    from[s] = {load_pack<T, width>(a), load_pack<T, width>(a + rows.n)};
+    grad[s] = load_pack<T, width>(dy + int64_t{pack} * width);
+  }
   dispatch(op, [&]<class Gate>() {
-    for_each_pack<count>(rows, n, [&](int64_t from, int64_t to) {
-      const Pack<T, count> a = load_pack<T, count>(x + from), b = load_pack<T, count>(x + from + n);
-      const Pack<T, count> grad = load_pack<T, count>(dy + to);
-      Pack<T, count> da, db;
+    REEL_UNROLL
+    for (int s = 0; s < kMapSteps; ++s) {
+      const uint32_t pack = first_pack() + s * kMapThreads;
+      if (pack >= rows.packs) break;
+      Pack<T, width> da, db;
       REEL_UNROLL
-      for (int k = 0; k < count; ++k) {
-        const T value = Gate::forward(b.v[k]);
-        da.v[k] = grad.v[k] * value;
-        db.v[k] = grad.v[k] * a.v[k] * Gate::derivative(Gate::saved == scalar::Saved::output ? value : b.v[k]);
+      for (int k = 0; k < width; ++k) {
+        const T a = from[s].a.v[k], b = from[s].b.v[k], dy_k = grad[s].v[k], value = Gate::forward(b);
+        da.v[k] = dy_k * value;
+        db.v[k] = dy_k * a * Gate::derivative(Gate::saved == scalar::Saved::output ? value : b);
       }
-      store_pack(dx + from, da);
-      store_pack(dx + from + n, db);
-    });
+      T* const to = dx + rows.place(pack, width);
+      write_pack(to, da);
+      write_pack(to + rows.n, db);
+    }
   });
 }
 
@@ -66,32 +95,42 @@ __global__ void gated_backward(GateOp op, const T* x, const T* dy, T* dx, int64_
 
 namespace {
 
-/// f.template operator()<T, count>() for the packs in which rows of n elements at these addresses can be moved.
+/// f.template operator()<T, width>(first row, rows, grid) for packs in which rows of n elements at these addresses can be moved, a
+/// part of the rows at a time.
 template <class F>
-void dispatch_pack(DType dtype, int64_t n, std::initializer_list<const void*> addresses, F&& f) {
+void for_row_packs(DType dtype, int64_t rows, int64_t n, std::initializer_list<const void*> addresses, F&& f) {
+  if (rows == 0 || n == 0) return;
   dispatch_floating(dtype, [&]<class T>() {
-    bool packed = n % kPack<T> == 0;
-    for (const void* address : addresses) packed = packed && is_aligned(address, 1, kPackBytes);
-    packed ? f.template operator()<T, kPack<T>>() : f.template operator()<T, 1>();
+    const auto run = [&]<int width>() {
+      const int64_t packs = n / width, most = ((int64_t{1} << 31) - 1) / packs;
+      for (int64_t row = 0; row < rows; row += most) {
+        const int64_t count = (rows - row < most ? rows - row : most) * packs;
+        const Grid grid{.blocks = ceil_div(count, kMapThreads * device::kMapSteps), .threads = kMapThreads};
+        f.template operator()<T, width>(row, device::GatedRows{Divisor(packs), static_cast<uint32_t>(count), n}, grid);
+      }
+    };
+    n % kPack<T> == 0 && all_packed(addresses) ? run.template operator()<kPack<T>>() : run.template operator()<1>();
   });
 }
 
 }  // namespace
 
 void CudaOps::gated(GateOp op, const Array& x, const Array& y) {
-  const int64_t rows = y.shape[0], n = y.shape.back();
-  dispatch_pack(x.dtype, n, {x.data, y.data}, [&]<class T, int count>() {
-    launch(context_, "gated", grid_for(context_, y.size / count), &device::gated<T, count>, op, x.as<T>(), y.as<T>(),
-           rows, n);
-  });
+  const int64_t n = y.shape.back();
+  for_row_packs(x.dtype, y.shape[0], n, {x.data, y.data},
+                [&]<class T, int width>(int64_t row, const device::GatedRows& rows, const Grid& grid) {
+                  launch(context_, "gated", grid, &device::gated<T, width>, op, x.as<T>() + row * 2 * n,
+                         y.as<T>() + row * n, rows);
+                });
 }
 
 void CudaOps::gated_backward(GateOp op, const Array& x, const Array& dy, const Array& dx) {
-  const int64_t rows = dy.shape[0], n = dy.shape.back();
-  dispatch_pack(x.dtype, n, {x.data, dy.data, dx.data}, [&]<class T, int count>() {
-    launch(context_, "gated_backward", grid_for(context_, dy.size / count), &device::gated_backward<T, count>, op,
-           x.as<T>(), dy.as<T>(), dx.as<T>(), rows, n);
-  });
+  const int64_t n = dy.shape.back();
+  for_row_packs(x.dtype, dy.shape[0], n, {x.data, dy.data, dx.data},
+                [&]<class T, int width>(int64_t row, const device::GatedRows& rows, const Grid& grid) {
+                  launch(context_, "gated_backward", grid, &device::gated_backward<T, width>, op,
+                         x.as<T>() + row * 2 * n, dy.as<T>() + row * n, dx.as<T>() + row * 2 * n, rows);
+                });
 }
 
 }  // namespace reel::cuda

@@ -139,6 +139,20 @@ REEL_DEVICE void find(const Nest<N>& nest, Position position, int64_t (&offsets)
   }
 }
 
+/// The same for a position < walk.count.
+template <int N>
+REEL_DEVICE void find(const Walk<N>& walk, uint32_t position, int64_t (&offsets)[N]) {
+  for (int k = 0; k < N; ++k) offsets[k] = 0;
+  REEL_UNROLL
+  for (int axis = 0; axis < kMaxRank; ++axis) {
+    if (axis >= walk.rank) break;
+    const uint32_t outer = walk.sizes[axis].quotient(position);
+    const int64_t index = position - outer * walk.sizes[axis].size;
+    position = outer;
+    for (int k = 0; k < N; ++k) offsets[k] += index * walk.strides[k][axis];
+  }
+}
+
 template <class T, int count>
 REEL_DEVICE Pack<T, count> load_pack(const T* address) {
   return *reinterpret_cast<const Pack<T, count>*>(address);

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "reel/core/array.h"
+#include "reel/core/macros.h"
 
 namespace reel::cuda {
 
@@ -59,6 +60,56 @@ Nest<N> nest_in_order_of(const Array& y, const Shape& shape, const std::int64_t*
     nest.push_back(shape[axes[i]], steps);
   }
   return nest;
+}
+
+/// Divides numbers below 2^31 by one number, at least 1: a product and a shift (Granlund and Montgomery).
+struct Divisor {
+  std::uint32_t size = 1, factor = 1, shift = 0;
+
+  Divisor() = default;
+  explicit Divisor(std::int64_t divisor) : size(static_cast<std::uint32_t>(divisor)) {
+    while ((std::uint64_t{1} << shift) < size) ++shift;
+    factor = static_cast<std::uint32_t>(((((std::uint64_t{1} << shift) - size) << 32) / size) + 1);
+  }
+  REEL_HOST_DEVICE std::uint32_t quotient(std::uint32_t number) const {
+    return (static_cast<std::uint32_t>((std::uint64_t{number} * factor) >> 32) + number) >> shift;
+  }
+};
+
+/// A nest as kernels walk over it that look for many places: axes innermost first, fewer than 2^31 positions.
+template <int N>
+struct Walk {
+  int rank;
+  std::uint32_t count;
+  Divisor sizes[kMaxRank];
+  std::int64_t strides[N][kMaxRank];
+
+  /// Positions are packs of `pack` neighbours along the inner axis, along which the operands' strides are 0 or 1.
+  explicit Walk(const Nest<N>& nest, int pack = 1)
+      : rank(nest.rank), count(static_cast<std::uint32_t>(nest.size() / pack)) {
+    for (int i = 0; i < rank; ++i) {
+      const int axis = rank - 1 - i, part = i == 0 ? pack : 1;
+      sizes[i] = Divisor(nest.sizes[axis] / part);
+      for (int k = 0; k < N; ++k) strides[k][i] = nest.strides[k][axis] * part;
+    }
+  }
+};
+
+/// Whether all operands of a nest can be moved in packs of `pack` elements: those with gaps of 0 along the inner axis are
+/// read as single elements, the last is written. `addresses`: where the operands begin, null for plain numbers; `sizes`: bytes
+/// per element.
+template <int N>
+bool moves_in_packs(const Nest<N>& nest, int pack, const void* const (&addresses)[N], const std::size_t (&sizes)[N]) {
+  const int inner = nest.rank - 1;
+  if (inner < 0 || nest.sizes[inner] % pack != 0 || nest.strides[N - 1][inner] != 1) return false;
+  for (int k = 0; k < N; ++k) {
+    if (nest.strides[k][inner] == 0) continue;
+    if (nest.strides[k][inner] != 1) return false;
+    if (reinterpret_cast<std::uintptr_t>(addresses[k]) % (sizes[k] * static_cast<std::size_t>(pack)) != 0) return false;
+    for (int axis = 0; axis < inner; ++axis)
+      if (nest.strides[k][axis] % pack != 0) return false;
+  }
+  return true;
 }
 
 /// Calls f(part, offsets) for parts of the nest of fewer than 2^31 elements each, so that kernels divide 32-bit numbers;

@@ -1,7 +1,8 @@
-// Optimisers over flat buffers: one pass over memory, an element per thread and step. They do nothing while a bad index
-// waits to be thrown: the gradients are not to be trusted. Factors are computed in double and rounded once.
+// Optimisers over flat buffers: one pass over memory, a few packs of every buffer per thread. They do nothing while a bad
+// index waits to be thrown: the gradients are not to be trusted. Factors are computed on the host, in double, and rounded
+// once.
 
-#include "reel/backends/cuda/kernel.h"
+#include "reel/backends/cuda/map.h"
 #include "reel/core/scalar/arithmetic.h"
 #include "reel/core/scalar/binary.h"
 
@@ -10,107 +11,154 @@ namespace reel::cuda {
 namespace device {
 namespace {
 
-inline constexpr int kRanges = 8;  // per launch; blockIdx.y is the range
+inline constexpr int kRules = 8;  // per launch; blockIdx.y is the rule
+inline constexpr int kOptimizerSteps = 2;
 
-template <class Range>
-struct Ranges {
-  Range range[kRanges];
+template <class Rule>
+struct Rules {
+  Rule rule[kRules];
 };
 
-REEL_DEVICE bool faulty(const Fault* fault) { return static_cast<const volatile Fault*>(fault)->serial != 0; }
+/// The gradient and N numbers of a weight, n weights long.
+template <class T, int n, int N>
+struct Weights {
+  Pack<T, n> grad, numbers[N];
+};
+
+/// rule(numbers, grad) for each weight, which changes its N numbers: those of `from`, null for 0, and written to `to` but
+/// where that is null. Whether a fault waits is read along with the weights and asked after that: one way to memory, not two.
+template <class T, int N, class F>
+REEL_DEVICE void update(const Units<T>& units, const T* g, const T* const (&from)[N], T* const (&to)[N],
+                        const Fault* fault, F rule) {
+  const bool faulty = fault->serial != 0;
+  const auto load = [&]<int n>(int64_t i) {
+    Weights<T, n, N> weights;
+    weights.grad = load_pack<T, n>(g + i);
+    REEL_UNROLL
+    for (int b = 0; b < N; ++b) weights.numbers[b] = from[b] != nullptr ? load_pack<T, n>(from[b] + i) : splat<n>(T(0));
+    return weights;
+  };
+  for_each_unit<kOptimizerSteps>(units, load, [&]<int n>(int64_t i, Weights<T, n, N>& weights) {
+    if (faulty) return;
+    REEL_UNROLL
+    for (int k = 0; k < n; ++k) {
+      T numbers[N];
+      REEL_UNROLL
+      for (int b = 0; b < N; ++b) numbers[b] = weights.numbers[b].v[k];
+      rule(numbers, weights.grad.v[k]);
+      REEL_UNROLL
+      for (int b = 0; b < N; ++b) weights.numbers[b].v[k] = numbers[b];
+    }
+    REEL_UNROLL
+    for (int b = 0; b < N; ++b)
+      if (to[b] != nullptr) write_pack(to[b] + i, weights.numbers[b]);
+  });
+}
 
 template <class T>
-__global__ void sgd(const __grid_constant__ Ranges<SgdRange> ranges, T* w, const T* g, T* m, const Fault* fault) {
-  if (faulty(fault)) return;
-  const SgdRange& range = ranges.range[blockIdx.y];
-  const T rate = static_cast<T>(-range.rate), decay = static_cast<T>(range.decay);
-  const T momentum = static_cast<T>(range.momentum), damped = static_cast<T>(1 - range.dampening);
-  for (int64_t i = range.begin + first_unit(); i < range.end; i += unit_step()) {
-    const T weight = w[i];
-    T step = g[i];
-    if (range.decay != 0) step = step + decay * weight;
-    if (range.momentum != 0) {
-      const T velocity = range.first ? step : momentum * m[i] + damped * step;
-      m[i] = velocity;
-      step = range.nesterov ? step + momentum * velocity : velocity;
+struct SgdRule {
+  Units<T> units;
+  T rate, decay, momentum, damped;
+  bool nesterov, first;
+
+  REEL_DEVICE void operator()(T (&numbers)[2], T step) const {
+    auto& [weight, velocity] = numbers;
+    if (decay != 0) step = step + decay * weight;
+    if (momentum != 0) {
+      velocity = first ? step : momentum * velocity + damped * step;
+      step = nesterov ? step + momentum * velocity : velocity;
     }
-    w[i] = weight + rate * step;
+    weight = weight + rate * step;
   }
+};
+
+template <class T>
+__global__ void sgd(const __grid_constant__ Rules<SgdRule<T>> rules, const Fault* fault, T* w, const T* g, T* m) {
+  const SgdRule<T>& rule = rules.rule[blockIdx.y];
+  T* const velocity = rule.momentum != 0 ? m : nullptr;
+  update<T, 2>(rule.units, g, {w, rule.first ? nullptr : velocity}, {w, velocity}, fault, rule);
 }
 
 /// m / (sqrt(v) / c + epsilon) as c m / (sqrt(v) + c epsilon): one division, and c goes into the factors in double.
 template <class T>
-__global__ void adam(const __grid_constant__ Ranges<AdamRange> ranges, T* w, const T* g, T* m, T* v,
-                     const Fault* fault) {
-  if (faulty(fault)) return;
-  const AdamRange& range = ranges.range[blockIdx.y];
-  const T beta1 = static_cast<T>(range.beta1), rest1 = static_cast<T>(1 - range.beta1);
-  const T beta2 = static_cast<T>(range.beta2), rest2 = static_cast<T>(1 - range.beta2);
-  const T rate = static_cast<T>(-range.step_size * (range.rectified ? range.root_correction2 : 1));
-  const T epsilon = static_cast<T>(range.epsilon * range.root_correction2);
-  const T decay = static_cast<T>(range.decay), shrink = static_cast<T>(1 - range.rate * range.decay);
-  for (int64_t i = range.begin + first_unit(); i < range.end; i += unit_step()) {
-    T weight = w[i], grad = g[i];
-    if (range.decay != 0 && !range.decoupled) grad = grad + decay * weight;
-    if (range.decay != 0 && range.decoupled) weight = shrink * weight;
-    const T mean = beta1 * m[i] + rest1 * grad;
-    const T square = beta2 * v[i] + rest2 * (grad * grad);
-    m[i] = mean;
-    v[i] = square;
-    w[i] = range.rectified ? weight + rate * mean / (scalar::sqrt(square) + epsilon) : weight + rate * mean;
+struct AdamRule {
+  Units<T> units;
+  T beta1, rest1, beta2, rest2, rate, epsilon;
+  T decay, shrink;  // 0 and 1 where there is none of the kind
+  bool rectified;
+
+  REEL_DEVICE void operator()(T (&numbers)[3], T grad) const {
+    auto& [weight, mean, square] = numbers;
+    if (decay != 0) grad = grad + decay * weight;
+    weight = shrink * weight;
+    mean = beta1 * mean + rest1 * grad;
+    square = beta2 * square + rest2 * (grad * grad);
+    weight = rectified ? weight + rate * mean / (scalar::sqrt(square) + epsilon) : weight + rate * mean;
   }
+};
+
+template <class T>
+__global__ void adam(const __grid_constant__ Rules<AdamRule<T>> rules, const Fault* fault, T* w, const T* g, T* m,
+                     T* v) {
+  const AdamRule<T>& rule = rules.rule[blockIdx.y];
+  update<T, 3>(rule.units, g, {w, m, v}, {w, m, v}, fault, rule);
 }
 
 /// A variance that rounding has made negative counts as 0.
 template <class T>
-__global__ void rmsprop(const __grid_constant__ Ranges<RmspropRange> ranges, T* w, const T* g, T* v, T* a, T* m,
-                        const Fault* fault) {
-  if (faulty(fault)) return;
-  const RmspropRange& range = ranges.range[blockIdx.y];
-  const T rate = static_cast<T>(-range.rate), decay = static_cast<T>(range.decay);
-  const T epsilon = static_cast<T>(range.epsilon), momentum = static_cast<T>(range.momentum);
-  const T alpha = static_cast<T>(range.alpha), rest = static_cast<T>(1 - range.alpha);
-  for (int64_t i = range.begin + first_unit(); i < range.end; i += unit_step()) {
-    const T weight = w[i];
-    T grad = g[i];
-    if (range.decay != 0) grad = grad + decay * weight;
-    T square = alpha * v[i] + rest * (grad * grad);
-    v[i] = square;
-    if (range.centered) {
-      const T mean = alpha * a[i] + rest * grad;
-      a[i] = mean;
+struct RmspropRule {
+  Units<T> units;
+  T rate, decay, epsilon, momentum, alpha, rest;
+  bool centered;
+
+  REEL_DEVICE void operator()(T (&numbers)[4], T grad) const {
+    auto& [weight, moment, mean, velocity] = numbers;
+    if (decay != 0) grad = grad + decay * weight;
+    moment = alpha * moment + rest * (grad * grad);
+    T square = moment;
+    if (centered) {
+      mean = alpha * mean + rest * grad;
       square = scalar::Maximum::forward(T(0), square - mean * mean);
     }
     T step = grad / (scalar::sqrt(square) + epsilon);
-    if (range.momentum != 0) {
-      step = momentum * m[i] + step;
-      m[i] = step;
-    }
-    w[i] = weight + rate * step;
+    if (momentum != 0) velocity = step = momentum * velocity + step;
+    weight = weight + rate * step;
   }
+};
+
+template <class T>
+__global__ void rmsprop(const __grid_constant__ Rules<RmspropRule<T>> rules, const Fault* fault, T* w, const T* g, T* v,
+                        T* a, T* m) {
+  const RmspropRule<T>& rule = rules.rule[blockIdx.y];
+  T* const mean = rule.centered ? a : nullptr;
+  T* const velocity = rule.momentum != 0 ? m : nullptr;
+  update<T, 4>(rule.units, g, {w, v, mean, velocity}, {w, v, mean, velocity}, fault, rule);
 }
 
 template <class T>
-__global__ void adagrad(const __grid_constant__ Ranges<AdagradRange> ranges, T* w, const T* g, T* sum,
-                        const Fault* fault) {
-  if (faulty(fault)) return;
-  const AdagradRange& range = ranges.range[blockIdx.y];
-  const T rate = static_cast<T>(-range.rate), decay = static_cast<T>(range.decay);
-  const T epsilon = static_cast<T>(range.epsilon);
-  for (int64_t i = range.begin + first_unit(); i < range.end; i += unit_step()) {
-    const T weight = w[i];
-    T grad = g[i];
-    if (range.decay != 0) grad = grad + decay * weight;
-    const T total = sum[i] + grad * grad;
-    sum[i] = total;
-    w[i] = weight + rate * grad / (scalar::sqrt(total) + epsilon);
+struct AdagradRule {
+  Units<T> units;
+  T rate, decay, epsilon;
+
+  REEL_DEVICE void operator()(T (&numbers)[2], T grad) const {
+    auto& [weight, sum] = numbers;
+    if (decay != 0) grad = grad + decay * weight;
+    sum = sum + grad * grad;
+    weight = weight + rate * grad / (scalar::sqrt(sum) + epsilon);
   }
+};
+
+template <class T>
+__global__ void adagrad(const __grid_constant__ Rules<AdagradRule<T>> rules, const Fault* fault, T* w, const T* g,
+                        T* sum) {
+  const AdagradRule<T>& rule = rules.rule[blockIdx.y];
+  update<T, 2>(rule.units, g, {w, sum}, {w, sum}, fault, rule);
 }
 
 template <class T>
-__global__ void ema(const T* w, T keep, T rest, T* average, int64_t count, const Fault* fault) {
-  if (faulty(fault)) return;
-  for (int64_t i = first_unit(); i < count; i += unit_step()) average[i] = keep * average[i] + rest * w[i];
+__global__ void ema(const T* w, T keep, T rest, T* average, Units<T> units, const Fault* fault) {
+  update<T, 1>(units, w, {average}, {average}, fault,
+               [=](T(&numbers)[1], T weight) { numbers[0] = keep * numbers[0] + rest * weight; });
 }
 
 }  // namespace
@@ -118,69 +166,107 @@ __global__ void ema(const T* w, T keep, T rest, T* average, int64_t count, const
 
 namespace {
 
-/// f(ranges, grid) for a few ranges at a time.
-template <class Range, class F>
-void for_each_few(const Context& context, const Range* ranges, int64_t count, F f) {
-  for (int64_t first = 0; first < count; first += device::kRanges) {
-    const int64_t few = count - first < device::kRanges ? count - first : device::kRanges;
-    device::Ranges<Range> part{};
-    int64_t longest = 0;
-    for (int64_t i = 0; i < few; ++i) {
-      part.range[i] = ranges[first + i];
-      const int64_t size = part.range[i].end - part.range[i].begin;
-      longest = longest < size ? size : longest;
+/// kernel(rules, fault, buffers...) for a few ranges at a time; rule_of(range, units) gives a range's rule.
+template <class T, class Range, class RuleOf, class Rule, class... Pointers>
+void for_ranges(const Context& context, const char* name, const Range* ranges, int64_t count, RuleOf rule_of,
+                void (*kernel)(device::Rules<Rule>, const Fault*, Pointers...),
+                std::type_identity_t<Pointers>... buffers) {
+  const bool packed = all_packed({buffers...});
+  for (int64_t first = 0; first < count; first += device::kRules) {
+    device::Rules<Rule> rules = {};
+    Grid grid{.blocks = 0, .y = count - first < device::kRules ? count - first : device::kRules};
+    for (int64_t i = 0; i < grid.y; ++i) {
+      const Range& range = ranges[first + i];
+      const Units<T> units = units_of<T>(range.begin, range.end, packed);
+      rules.rule[i] = rule_of(range, units);
+      const Grid own = units.grid(device::kOptimizerSteps);
+      grid.threads = own.threads;
+      grid.blocks = grid.blocks < own.blocks ? own.blocks : grid.blocks;
     }
-    Grid grid = grid_for(context, longest);
-    grid.y = few;
-    f(part, grid);
+    launch(context, name, grid, kernel, rules, context.fault(), buffers...);
   }
+}
+
+template <class T>
+T* data_of(const Array* array) {
+  return array != nullptr ? array->as<T>() : nullptr;
 }
 
 }  // namespace
 
 void CudaOps::sgd(const SgdRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array* momentum) {
   dispatch_floating(w.dtype, [&]<class T>() {
-    for_each_few(context_, ranges, count, [&](const device::Ranges<SgdRange>& part, const Grid& grid) {
-      launch(context_, "sgd", grid, &device::sgd<T>, part, w.as<T>(), g.as<T>(),
-             momentum != nullptr ? momentum->as<T>() : nullptr, context_.fault());
-    });
+    const auto rule = [](const SgdRange& range, const Units<T>& units) {
+      return device::SgdRule<T>{.units = units,
+                                .rate = static_cast<T>(-range.rate),
+                                .decay = static_cast<T>(range.decay),
+                                .momentum = static_cast<T>(range.momentum),
+                                .damped = static_cast<T>(1 - range.dampening),
+                                .nesterov = range.nesterov,
+                                .first = range.first};
+    };
+    for_ranges<T>(context_, "sgd", ranges, count, rule, &device::sgd<T>, w.as<T>(), g.as<T>(), data_of<T>(momentum));
   });
 }
 
 void CudaOps::adam(const AdamRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& m,
                    const Array& v) {
   dispatch_floating(w.dtype, [&]<class T>() {
-    for_each_few(context_, ranges, count, [&](const device::Ranges<AdamRange>& part, const Grid& grid) {
-      launch(context_, "adam", grid, &device::adam<T>, part, w.as<T>(), g.as<T>(), m.as<T>(), v.as<T>(),
-             context_.fault());
-    });
+    const auto rule = [](const AdamRange& range, const Units<T>& units) {
+      const double rate = -range.step_size * (range.rectified ? range.root_correction2 : 1);
+      return device::AdamRule<T>{
+          .units = units,
+          .beta1 = static_cast<T>(range.beta1),
+          .rest1 = static_cast<T>(1 - range.beta1),
+          .beta2 = static_cast<T>(range.beta2),
+          .rest2 = static_cast<T>(1 - range.beta2),
+          .rate = static_cast<T>(rate),
+          .epsilon = static_cast<T>(range.epsilon * range.root_correction2),
+          .decay = static_cast<T>(range.decoupled ? 0 : range.decay),
+          .shrink = static_cast<T>(range.decoupled ? 1 - range.rate * range.decay : 1),
+          .rectified = range.rectified,
+      };
+    };
+    for_ranges<T>(context_, "adam", ranges, count, rule, &device::adam<T>, w.as<T>(), g.as<T>(), m.as<T>(), v.as<T>());
   });
 }
 
 void CudaOps::rmsprop(const RmspropRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& v,
                       const Array* average, const Array* momentum) {
   dispatch_floating(w.dtype, [&]<class T>() {
-    for_each_few(context_, ranges, count, [&](const device::Ranges<RmspropRange>& part, const Grid& grid) {
-      launch(context_, "rmsprop", grid, &device::rmsprop<T>, part, w.as<T>(), g.as<T>(), v.as<T>(),
-             average != nullptr ? average->as<T>() : nullptr, momentum != nullptr ? momentum->as<T>() : nullptr,
-             context_.fault());
-    });
+    const auto rule = [](const RmspropRange& range, const Units<T>& units) {
+      return device::RmspropRule<T>{.units = units,
+                                    .rate = static_cast<T>(-range.rate),
+                                    .decay = static_cast<T>(range.decay),
+                                    .epsilon = static_cast<T>(range.epsilon),
+                                    .momentum = static_cast<T>(range.momentum),
+                                    .alpha = static_cast<T>(range.alpha),
+                                    .rest = static_cast<T>(1 - range.alpha),
+                                    .centered = range.centered};
+    };
+    for_ranges<T>(context_, "rmsprop", ranges, count, rule, &device::rmsprop<T>, w.as<T>(), g.as<T>(), v.as<T>(),
+                  data_of<T>(average), data_of<T>(momentum));
   });
 }
 
 void CudaOps::adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g,
                       const Array& sum) {
   dispatch_floating(w.dtype, [&]<class T>() {
-    for_each_few(context_, ranges, count, [&](const device::Ranges<AdagradRange>& part, const Grid& grid) {
-      launch(context_, "adagrad", grid, &device::adagrad<T>, part, w.as<T>(), g.as<T>(), sum.as<T>(), context_.fault());
-    });
+    const auto rule = [](const AdagradRange& range, const Units<T>& units) {
+      return device::AdagradRule<T>{.units = units,
+                                    .rate = static_cast<T>(-range.rate),
+                                    .decay = static_cast<T>(range.decay),
+                                    .epsilon = static_cast<T>(range.epsilon)};
+    };
+    for_ranges<T>(context_, "adagrad", ranges, count, rule, &device::adagrad<T>, w.as<T>(), g.as<T>(), sum.as<T>());
   });
 }
 
 void CudaOps::ema(const Array& w, double decay, const Array& average) {
   dispatch_floating(w.dtype, [&]<class T>() {
-    launch(context_, "ema", grid_for(context_, w.size), &device::ema<T>, w.as<T>(), static_cast<T>(decay),
-           static_cast<T>(1 - decay), average.as<T>(), w.size, context_.fault());
+    const Units<T> units = units_of<T>(0, w.size, all_packed({w.data, average.data}));
+    launch(context_, "ema", units.grid(device::kOptimizerSteps), &device::ema<T>, w.as<T>(), static_cast<T>(decay),
+           static_cast<T>(1 - decay), average.as<T>(), units, context_.fault());
   });
 }
 

@@ -26,16 +26,15 @@ REEL_DEVICE void dispatch(ParametricOp op, F f) {
 #undef REEL_CASE
 
 template <class T>
-__global__ void parametric(ParametricOp op, const T* x, T* y, int64_t count, bool packed, Parameters<T> p) {
-  dispatch(op, [&]<class Op>() { map(x, x, y, count, packed, [&](T value, T) { return Op::forward(value, p.v); }); });
+__global__ void parametric(ParametricOp op, const T* x, T* y, Units<T> units, Parameters<T> p) {
+  dispatch(op, [&]<class Op>() { map(x, x, y, units, [&](T value, T) { return Op::forward(value, p.v); }); });
 }
 
 /// dy times the slope, by a choice where f is flat: an infinite dy times 0 would be NaN.
 template <class T>
-__global__ void parametric_backward(ParametricOp op, const T* x, const T* dy, T* dx, int64_t count, bool packed,
-                                    Parameters<T> p) {
+__global__ void parametric_backward(ParametricOp op, const T* x, const T* dy, T* dx, Units<T> units, Parameters<T> p) {
   dispatch(op, [&]<class Op>() {
-    map(x, dy, dx, count, packed, [&](T value, T grad) {
+    map(x, dy, dx, units, [&](T value, T grad) {
       const T slope = Op::derivative(value, p.v);
       return slope == T(0) ? T(0) : slope * grad;
     });
@@ -68,18 +67,18 @@ void CudaOps::parametric(ParametricOp op, const double* parameters, const Array&
     from = y.data;
   }
   dispatch_floating(y.dtype, [&]<class T>() {
-    const MapGrid shape = map_grid<T>(context_, from, from, y);
-    launch(context_, "parametric", shape.grid, &device::parametric<T>, op, static_cast<const T*>(from), y.as<T>(),
-           y.size, shape.packed, parameters_of<T>(op, parameters));
+    const Units<T> units = map_units<T>(from, from, y);
+    launch(context_, "parametric", units.grid(device::kMapSteps), &device::parametric<T>, op,
+           static_cast<const T*>(from), y.as<T>(), units, parameters_of<T>(op, parameters));
   });
 }
 
 void CudaOps::parametric_backward(ParametricOp op, const double* parameters, const Array& x, const Array& dy,
                                   const Array& dx) {
   dispatch_floating(dx.dtype, [&]<class T>() {
-    const MapGrid shape = map_grid<T>(context_, x.data, dy.data, dx);
-    launch(context_, "parametric_backward", shape.grid, &device::parametric_backward<T>, op, x.as<T>(), dy.as<T>(),
-           dx.as<T>(), dx.size, shape.packed, parameters_of<T>(op, parameters));
+    const Units<T> units = map_units<T>(x.data, dy.data, dx);
+    launch(context_, "parametric_backward", units.grid(device::kMapSteps), &device::parametric_backward<T>, op,
+           x.as<T>(), dy.as<T>(), dx.as<T>(), units, parameters_of<T>(op, parameters));
   });
 }
 

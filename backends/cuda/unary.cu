@@ -44,10 +44,10 @@ struct Backward<scalar::Relu> {
   }
 };
 
-/// y = F(a, b), all [count] without gaps.
+/// y = F(a, b), all without gaps.
 template <class F, class T>
-__global__ void map_of(const T* a, const T* b, T* y, int64_t count, bool packed) {
-  map(a, b, y, count, packed, [](T from_a, T from_b) { return F::apply(from_a, from_b); });
+__global__ void map_of(const T* a, const T* b, T* y, Units<T> units) {
+  map(a, b, y, units, [](T from_a, T from_b) { return F::apply(from_a, from_b); });
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ __global__ void map_of(const T* a, const T* b, T* y, int64_t count, bool packed)
 namespace {
 
 template <class T>
-using Kernel = void (*)(const T*, const T*, T*, int64_t, bool);
+using Kernel = void (*)(const T*, const T*, T*, Units<T>);
 
 #define REEL_FORWARD(name, Struct) &device::map_of<device::Forward<scalar::Struct>, T>,
 #define REEL_BACKWARD(name, Struct) &device::map_of<device::Backward<scalar::Struct>, T>,
@@ -73,9 +73,9 @@ constexpr scalar::Saved kSaved[] = {REEL_UNARY_OPS(REEL_SAVED)};
 
 template <class T>
 void run(const Context& context, const char* name, Kernel<T> kernel, const void* a, const void* b, const Array& y) {
-  const MapGrid shape = map_grid<T>(context, a, b, y);
-  launch(context, name, shape.grid, kernel, static_cast<const T*>(a), static_cast<const T*>(b), y.as<T>(), y.size,
-         shape.packed);
+  const Units<T> units = map_units<T>(a, b, y);
+  launch(context, name, units.grid(device::kMapSteps), kernel, static_cast<const T*>(a), static_cast<const T*>(b),
+         y.as<T>(), units);
 }
 
 }  // namespace

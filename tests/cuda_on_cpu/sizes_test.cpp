@@ -6,12 +6,14 @@
 #include <cmath>
 #include <limits>
 
+#include "reel/core/ops.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/elementwise.h"
 #include "reel/ops/embedding.h"
+#include "reel/ops/gated.h"
 #include "reel/ops/index.h"
 #include "reel/ops/matmul.h"
 #include "reel/ops/order.h"
@@ -20,6 +22,7 @@
 #include "reel/ops/scan.h"
 #include "reel/ops/sequence.h"
 #include "reel/ops/sparse.h"
+#include "reel/ops/unary.h"
 #include "reel/ops/views.h"
 #include "reel/tests/cuda_on_cpu/schedule.h"
 
@@ -174,6 +177,144 @@ TEST_F(CudaSizes, ScansSequences) {
     };
     expect_equal_devices(scans, 1e-11);
   }
+}
+
+// Whole packs, what is left beside them, and arrays that do not begin at a boundary, for elements of 1 to 8 bytes.
+TEST_F(CudaSizes, ElementwiseOverPacksAndWhatIsLeft) {
+  for (const std::int64_t n : {1, 3, 4, 5, 255, 511, 512, 513, 1023, 1024, 1025, 1027, 4099, 9001}) {
+    SCOPED_TRACE(n);
+    const auto map = [&](Device device) {
+      Tensors results;
+      for (const DType dtype : {f32, f64, i32, i64, u8, bool8}) {
+        const Tensor x = normal({n}, dtype, device), y = normal({n}, dtype, device, 4);
+        const Tensor later = slice(x, 0, 1, n), also = slice(y, 0, 0, n - 1);
+        for (const auto& [a, b] : {std::pair{x, y}, std::pair{later, also}}) {
+          results.push_back(a + b);
+          results.push_back(a * 3);
+          results.push_back(a < b);
+        }
+        results.push_back(full({n}, 3, {.dtype = dtype, .device = device}));
+        if (dtype != f32 && dtype != f64) continue;
+        results.push_back(abs(later));
+        Tape tape;
+        tape.watch(x);
+        results.push_back(tape.gradient(relu(x), y, {x})[0]);
+      }
+      return results;
+    };
+    expect_equal_devices(map, 0, n < 600);
+  }
+}
+
+// Rows and columns that meet a matrix: in packs where the rows are made of such, and where they are not.
+TEST_F(CudaSizes, RowsAndColumnsMeetMatrices) {
+  for (const std::int64_t n : {1, 7, 8, 16, 64, 1024, 1030})
+    for (const DType dtype : {f32, f64, u8}) {
+      const auto meet = [&](Device device) {
+        const Tensor x = normal({3, 5, n}, dtype, device), wide = normal({3, 5, n + 16}, dtype, device);
+        const Tensor row = normal({n}, dtype, device, 4), column = normal({5, 1}, dtype, device, 5);
+        const Tensor page = normal({3, 1, n}, dtype, device, 6), part = slice(wide, 2, 16, n + 16);
+        return Tensors{x + row,
+                       column - x,
+                       page * x,
+                       x < row,
+                       x + part,
+                       slice(wide, 2, 1, n + 1) - part,
+                       part * row,
+                       column + page,
+                       reshape(expand(row, {3, 5, n}), {15 * n}),
+                       reshape(part, {15 * n}),
+                       cast(part, f64),
+                       cast(part, bool8)};
+      };
+      expect_equal_devices(meet, 0, n < 100);
+    }
+}
+
+// Tiles have 32 or 64 rows and columns.
+TEST_F(CudaSizes, TurnsMatricesOnTheWay) {
+  for (const auto& [rows, cols] :
+       {std::pair{8, 8}, std::pair{9, 70}, std::pair{64, 64}, std::pair{130, 33}, std::pair{5, 200}})
+    for (const DType dtype : {f32, f64, u8}) {
+      const auto turn = [&, rows = rows, cols = cols](Device device) {
+        const Tensor x = normal({2, rows, cols}, dtype, device), y = normal({2, cols, rows}, dtype, device, 4);
+        const Tensor row = normal({rows, 1}, dtype, device, 5), swapped = transpose(y, 1, 2);
+        const Tensor outer = transpose(normal({rows, 2, cols}, dtype, device, 6), 0, 1);
+        return Tensors{x - swapped,
+                       swapped - x,
+                       swapped * swapped,
+                       swapped + row,
+                       swapped < 1,
+                       outer - swapped,
+                       reshape(swapped, {2 * rows * cols}),
+                       transpose(x, 0, 2) - transpose(transpose(y, 0, 1), 1, 2)};
+      };
+      expect_equal_devices(turn, 0, rows * cols < 1000);
+    }
+}
+
+TEST_F(CudaSizes, GatesOverPacksAndElements) {
+  for (const std::int64_t n : {1, 3, 4, 8, 500, 1028}) {
+    const auto gate = [&](Device device) {
+      Tensors results;
+      for (const DType dtype : {f32, f64}) {
+        const Tensor x = normal({3, 2 * n}, dtype, device);
+        Tape tape;
+        tape.watch(x);
+        for (const Tensor& y : {glu(x), geglu(x), swiglu(x)}) {
+          results.push_back(y);
+          results.push_back(tape.gradient(y, normal({3, n}, dtype, device, 4), {x})[0]);
+        }
+      }
+      return results;
+    };
+    expect_equal_devices(gate, 3e-6, n < 600);
+  }
+}
+
+// Ranges that begin and end beside boundaries, more of them than one launch takes, and what a step must leave alone.
+TEST_F(CudaSizes, OptimizersOverRangesOfAnySize) {
+  const std::int64_t ends[] = {1, 2, 3, 7, 8, 12, 13, 600, 601, 602, 3000};
+  const auto step = [&](Device device) {
+    Tensors results;
+    for (const DType dtype : {f32, f64}) {
+      const Tensor g = normal({3003}, dtype, device);
+      std::vector<SgdRange> sgd;
+      std::vector<AdamRange> adam;
+      std::vector<RmspropRange> rmsprop;
+      std::vector<AdagradRange> adagrad;
+      for (std::int64_t begin = 1, i = 0; begin < 3000; begin = ends[i++]) {
+        const bool odd = i % 2 == 1;
+        const std::int64_t end = ends[i];
+        const double decay = i % 3 == 0 ? 0.1 : 0;
+        sgd.push_back({begin, end, 0.1, decay, odd ? 0.9 : 0, 0.1, i % 3 == 1, i % 5 == 1});
+        adam.push_back({begin, end, 0.1, 0.1, 0.9, 0.9, 0.999, 1e-8, decay, odd, i % 4 != 1});
+        rmsprop.push_back({begin, end, 0.1, 0.9, 1e-8, decay, odd ? 0.9 : 0, i % 3 == 0});
+        adagrad.push_back({begin, end, 0.1, 1e-10, decay});
+      }
+      const auto buffers = [&](std::int64_t first) {
+        Tensors made;
+        for (std::uint64_t k = 0; k < 4; ++k) {
+          const Tensor x = normal({3004}, dtype, device, 10 + k);
+          made.push_back(slice(k == 0 ? x + 0 : x * x, 0, first, 3003 + first));
+        }
+        for (const Tensor& x : made) results.push_back(x);
+        return made;
+      };
+      Ops& ops = backend(device);
+      const std::int64_t count = std::ssize(sgd);
+      for (const std::int64_t first : {0, 1}) {
+        const Tensors a = buffers(first), b = buffers(first), c = buffers(first), d = buffers(first);
+        ops.sgd(sgd.data(), count, a[0].array(), g.array(), &a[1].array());
+        ops.adam(adam.data(), count, b[0].array(), g.array(), b[1].array(), b[2].array());
+        ops.rmsprop(rmsprop.data(), count, c[0].array(), g.array(), c[1].array(), &c[2].array(), &c[3].array());
+        ops.adagrad(adagrad.data(), count, d[0].array(), g.array(), d[1].array());
+        ops.ema(g.array(), 0.9, d[2].array());
+      }
+    }
+    return results;
+  };
+  expect_equal_devices(step, 1e-5);
 }
 
 TEST_F(CudaSizes, FindsWhatAMaskSets) {
