@@ -18,6 +18,7 @@ set(REEL_CUDA_KERNELS
   nonzero.cu
   invert.cu
   normalize.cu
+  normalize_held.cu
   optimizers.cu
   parametric.cu
   pool.cu
