@@ -9,6 +9,7 @@ set(REEL_CUDA_KERNELS
   conv.cu
   conv_weight.cu
   copy.cu
+  cross_entropy.cu
   fill.cu
   gated.cu
   gather.cu
@@ -32,6 +33,7 @@ set(REEL_CUDA_KERNELS
   segment_window.cu
   segments.cu
   softmax.cu
+  softmax_tiles.cu
   sort.cu
   sparse.cu
   triangular_solve.cu
