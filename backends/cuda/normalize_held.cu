@@ -139,16 +139,18 @@ void normalize_held(const Context& context, const T* x, bool center, double epsi
 
 template <class T>
 HeldPlan held_gradient_plan(const Context& context, int64_t rows, int64_t n, int64_t width) {
-  constexpr int64_t kThreadsOfProcessor = 1024;
-  constexpr int64_t kRowsOfThread = 4;  // at least, that the sums cost little
+  constexpr int64_t kRowsOfThread = 2;  // at least, that the sums cost little
   HeldPlan plan{true, 1, {device::kWarp}, {}};
   const int64_t units = n / kPack<T>;
-  while (units > int64_t{kMostThreads} * plan.packs) plan.packs *= 2;
+  // Two packs per thread rather than one: half as many threads join sums, which costs more than the elements do.
+  if (units > device::kWarp) plan.packs = units > int64_t{kMostThreads} * 2 ? 4 : 2;
+  const int threads_of_processor = plan.packs == 1 ? 1024 : plan.packs == 2 ? 640 : 512;  // for which registers suffice
+  if (plan.packs == 2) plan.grid.threads = 128;
   const int64_t lanes = ceil_div(units, plan.packs);
   if (lanes <= device::kWarp) plan.holders.lanes = power_of_two_from(lanes, 1, device::kWarp);
   else plan.holders.lanes = plan.grid.threads = static_cast<int>(ceil_div(lanes, device::kWarp) * device::kWarp);
   const int64_t rows_of_block = plan.grid.threads / plan.holders.lanes;
-  const int64_t most = context.processors() * (kThreadsOfProcessor / plan.grid.threads);
+  const int64_t most = int64_t{context.processors()} * (threads_of_processor / plan.grid.threads);
   const int64_t blocks = ceil_div(rows, rows_of_block * (width > 0 ? kRowsOfThread : 1));
   plan.grid.blocks = blocks < most ? blocks : most;
   plan.grid.shared_bytes = sizeof(device::Sums<T, 3>) * device::kWarp;
