@@ -63,6 +63,16 @@ struct Lanes {
   }
 };
 
+/// How rows are cut into pieces; count 1: not at all. Units are the pieces of all rows, in order.
+struct RowPieces {
+  int64_t count, length;
+
+  REEL_DEVICE int64_t row(int64_t unit) const { return unit / count; }
+  REEL_DEVICE int64_t begin(int64_t unit) const { return unit % count * length; }
+  REEL_DEVICE int64_t end(int64_t unit, int64_t n) const { return smaller(begin(unit) + length, n); }
+  REEL_DEVICE int size(int64_t unit, int64_t n) const { return static_cast<int>(end(unit, n) - begin(unit)); }
+};
+
 /// Segments of rows: by offsets, or `length` rows each where there are none.
 struct Rows {
   const int64_t* offsets;

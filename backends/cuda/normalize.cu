@@ -1,49 +1,18 @@
-// Rows brought to mean 0 and variance 1, or to root mean square 1: a warp or a block per row, 16 bytes per access where rows
-// allow it. A row is read once from memory and again from the L1 cache, which holds the rows that are being worked on. Few long
-// rows (batch norm) are cut into pieces, a block each, whose sums are made by kernels of their own before.
+// Rows brought to mean 0 and variance 1, or to root mean square 1. Those that fit into registers: normalize_held.cu. Here are
+// the others: a warp or a block per row, 16 bytes per access where rows allow it; a row is read again from the caches, which
+// hold what is being worked on. Few long rows (batch norm) are cut into pieces, a block each, whose sums are made by kernels
+// of their own before.
 //
 // The variance is that of x - mean, with the mean taken from the row's first element on; what rounding takes from the mean
 // (`rest`) is summed on the way and subtracted too, as on the CPU.
 
-#include "reel/backends/cuda/group.h"
-#include "reel/core/scalar/math.h"
+#include "reel/backends/cuda/normalize.h"
 
 namespace reel::cuda {
 
 namespace device {
 
-template <class T, int K>
-struct Sums {
-  T of[K];
-};
-template <class T, int K>
-REEL_DEVICE Sums<T, K> from_lane(const Sums<T, K>& sums, int other) {
-  Sums<T, K> theirs;
-  REEL_UNROLL
-  for (int k = 0; k < K; ++k) theirs.of[k] = from_lane(sums.of[k], other);
-  return theirs;
-}
-
 namespace {
-
-template <class T, int K>
-REEL_DEVICE Sums<T, K> join_sums(RowGroup group, const Sums<T, K>& own, Sums<T, K>* scratch) {
-  return group.join(own, scratch, [](const Sums<T, K>& a, const Sums<T, K>& b) {
-    Sums<T, K> sums;
-    REEL_UNROLL
-    for (int k = 0; k < K; ++k) sums.of[k] = a.of[k] + b.of[k];
-    return sums;
-  });
-}
-
-/// How rows are cut; count 1: not at all. Units are pieces of rows, in order.
-struct RowPieces {
-  int64_t count, length;
-
-  REEL_DEVICE int64_t row(int64_t unit) const { return unit / count; }
-  REEL_DEVICE int64_t begin(int64_t unit) const { return unit % count * length; }
-  REEL_DEVICE int64_t end(int64_t unit, int64_t n) const { return smaller(begin(unit) + length, n); }
-};
 
 /// The sums over a row's pieces.
 template <class T, int K>
@@ -64,13 +33,6 @@ REEL_DEVICE void each_pack(RowGroup group, int64_t begin, int64_t end, F f) {
     f(i);
 }
 
-/// The mean is mean + rest, which is 0 without centering.
-template <class T>
-struct RowStatistics {
-  T mean, rest, rstd;
-  REEL_DEVICE T standardize(T x) const { return scalar::fma(x - mean, rstd, -rest * rstd); }
-};
-
 /// The sums of x - origin and of its square.
 template <class T, int count>
 REEL_DEVICE Sums<T, 2> sums_of(RowGroup group, const T* x, int64_t begin, int64_t end, T origin, Sums<T, 2>* scratch) {
@@ -85,19 +47,6 @@ REEL_DEVICE Sums<T, 2> sums_of(RowGroup group, const T* x, int64_t begin, int64_
     }
   });
   return join_sums(group, sums, scratch);
-}
-
-/// By `pass(which, origin)`, the sums around an origin: without centering around 0; else around the first element, which
-/// gives the mean, and then around that.
-template <class T, class Pass>
-REEL_DEVICE RowStatistics<T> statistics_of(T first, int64_t n, bool center, T epsilon, Pass pass) {
-  const T size = static_cast<T>(n);
-  if (!center) return {0, 0, T(1) / scalar::sqrt(pass(0, T(0)).of[1] / size + epsilon)};
-  const T mean = first + pass(0, first).of[0] / size;
-  const Sums<T, 2> sums = pass(1, mean);
-  const T rest = sums.of[0] / size, squares = sums.of[1] / size;
-  const T variance = squares == scalar::infinity<T>() ? squares : squares - rest * rest;  // no infinity - infinity
-  return {mean, rest, T(1) / scalar::sqrt(variance + epsilon)};
 }
 
 /// One pass over pieces of rows, a block each: the first, or the second where its sums are given. to [rows, pieces].
@@ -126,10 +75,13 @@ __global__ void normalize(const T* x, bool center, T epsilon, const T* scale, co
   REEL_DYNAMIC_SHARED(Scratch, scratch);
   for (int64_t unit = group.first(); unit < rows * pieces.count; unit += group.step()) {
     const int64_t r = pieces.row(unit), begin = pieces.begin(unit);
-    const RowStatistics<T> s = statistics_of(x[r * n], n, center, epsilon, [&](int pass, T origin) {
+    const auto pass = [&](int which, T origin) {
       if (pieces.count == 1) return sums_of<T, count>(group, x + r * n, 0, n, origin, scratch);
-      return join_pieces(group, of_pieces + (pass * rows + r) * pieces.count, pieces.count, scratch);
-    });
+      return join_pieces(group, of_pieces + (which * rows + r) * pieces.count, pieces.count, scratch);
+    };
+    const RowStatistics<T> s = statistics_of(
+        x[r * n], n, center, epsilon, [&](T origin) { return pass(0, origin).of[0]; },
+        [&](T origin) { return pass(center ? 1 : 0, origin); });
     each_pack<count>(group, begin, pieces.end(unit, n), [&](int64_t i) {
       Unit value = load_pack<T, count>(x + r * n + i), factor, term;
       if (scale != nullptr) factor = load_pack<T, count>(scale + i);
@@ -147,27 +99,6 @@ __global__ void normalize(const T* x, bool center, T epsilon, const T* scale, co
     rstd[r] = s.rstd;
   }
 }
-
-/// What backward reads and writes; null: not there, not wanted.
-template <class T>
-struct Gradient {
-  const T *x, *scale, *mean, *rstd, *dy;
-  T *dx, *parts;  // parts [blocks, width], where rows are cut [rows, width]: sums for dscale, then dshift
-  int64_t rows, n;
-  bool dscale, dshift;
-
-  __host__ __device__ int64_t width() const { return (dscale ? n : 0) + (dshift ? n : 0); }
-  REEL_DEVICE T center(int64_t r) const { return mean != nullptr ? mean[r] : T(0); }
-  /// A pack of dy times scale.
-  template <int count>
-  REEL_DEVICE Pack<T, count> scaled(Pack<T, count> grad, int64_t i) const {
-    if (scale == nullptr) return grad;
-    const auto factor = load_pack<T, count>(scale + i);
-    REEL_UNROLL
-    for (int k = 0; k < count; ++k) grad.v[k] *= factor.v[k];
-    return grad;
-  }
-};
 
 /// The sums of g = dy scale, g (x - mean) and x - mean over a part of row r.
 template <class T, int count>
@@ -226,21 +157,15 @@ __global__ void normalize_backward(const __grid_constant__ Gradient<T> g, const 
     const int64_t r = pieces.row(unit);
     const Scratch total = pieces.count > 1 ? join_pieces(group, of_pieces + r * pieces.count, pieces.count, scratch)
                                            : gradient_sums<T, count>(g, group, r, 0, n, scratch);
-    const T rate = g.rstd[r], size = static_cast<T>(n);
-    const bool centered = g.mean != nullptr;
-    const RowStatistics<T> s{g.center(r), centered ? total.of[2] / size : T(0), rate};
-    const T shift = centered ? -total.of[0] / size * rate : T(0);
-    const T of_rest =
-        total.of[0] - total.of[0] == T(0) ? s.rest * rate * total.of[0] : T(0);  // an infinite sum has none
-    const T slope = -(total.of[1] - of_rest) / size * rate;
+    const RowGradient<T> gradient(total, g.center(r), g.rstd[r], g.mean != nullptr, n);
     each_pack<count>(group, pieces.begin(unit), pieces.end(unit, n), [&](int64_t i) {
       const auto from = load_pack<T, count>(g.x + r * n + i), grad = load_pack<T, count>(g.dy + r * n + i);
       const auto inner = g.scaled(grad, i);
       Unit xhat, to;
       REEL_UNROLL
       for (int k = 0; k < count; ++k) {
-        xhat.v[k] = s.standardize(from.v[k]);
-        to.v[k] = scalar::fma(xhat.v[k], slope, scalar::fma(inner.v[k], rate, shift));
+        xhat.v[k] = gradient.statistics.standardize(from.v[k]);
+        to.v[k] = gradient.at(xhat.v[k], inner.v[k]);
       }
       if (g.dx != nullptr) store_pack(g.dx + r * n + i, to);
       REEL_UNROLL
@@ -265,19 +190,6 @@ __global__ void normalize_backward(const __grid_constant__ Gradient<T> g, const 
 
 namespace {
 
-template <class T>
-T* pointer(const Array* array) {
-  return array != nullptr ? array->as<T>() : nullptr;
-}
-
-/// Whether rows of n elements can be read in packs at all of these addresses (null: not there).
-template <class T>
-bool in_packs(int64_t n, std::initializer_list<const T*> addresses) {
-  bool packed = n % kPack<T> == 0;
-  for (const T* address : addresses) packed = packed && is_aligned(address, sizeof(T), kPack<T>);
-  return packed;
-}
-
 /// Pieces for rows that are too few to fill the GPU, and the launch for them.
 device::RowPieces pieces_for(const Context& context, int64_t rows, int64_t n, Grid& grid) {
   constexpr int64_t kLeast = 8192;  // elements of a piece
@@ -299,6 +211,11 @@ void CudaOps::normalize(const Array& x, bool center, double epsilon, const Array
   const int64_t rows = x.shape[0], n = x.shape[1];
   dispatch_floating(x.dtype, [&]<class T>() {
     using Sums = device::Sums<T, 2>;
+    if (n <= kLongestHeld<T>) {
+      normalize_held<T>(context_, x.as<T>(), center, epsilon, pointer<T>(scale), pointer<T>(shift), y.as<T>(),
+                        pointer<T>(mean), rstd.as<T>(), rows, n);
+      return;
+    }
     device::RowGroup group{};
     Grid grid = row_grid(context_, rows, n, group.whole_block);
     const device::RowPieces pieces = pieces_for(context_, rows, n, grid);
@@ -336,6 +253,24 @@ void CudaOps::normalize_backward(const Array& x, bool, const Array* scale, const
                           dy.as<T>(), pointer<T>(dx),    nullptr,          x.shape[0],
                           x.shape[1], dscale != nullptr, dshift != nullptr};
     const int64_t width = g.width();
+    const auto add_up = [&](const Array* to, T* from, int64_t part_rows) {
+      if (to == nullptr) return;
+      reduce(ReduceOp::sum, matrix_of(from, part_rows, g.n, width, *to), matrix_of(to->data, 1, g.n, g.n, *to),
+             nullptr);
+    };
+    const auto add_up_parts = [&](int64_t part_rows) {
+      add_up(dscale, g.parts, part_rows);
+      add_up(dshift, g.parts + (width - g.n), part_rows);
+    };
+    const bool packed = in_packs<T>(g.n, {g.x, g.scale, g.dy, g.dx});
+    if (packed && g.n <= kLongestHeldGradient<T>) {
+      const HeldPlan plan = held_gradient_plan<T>(context_, g.rows, g.n, width);
+      const Workspace parts(context_.memory(), sizeof(T) * static_cast<std::size_t>(plan.grid.blocks * width));
+      g.parts = parts.as<T>();
+      normalize_backward_held<T>(context_, plan, g);
+      add_up_parts(plan.grid.blocks);
+      return;
+    }
     device::RowGroup group{};
     Grid grid = row_grid(context_, g.rows, g.n, group.whole_block);
     const device::RowPieces pieces = pieces_for(context_, g.rows, g.n, grid);
@@ -353,7 +288,6 @@ void CudaOps::normalize_backward(const Array& x, bool, const Array* scale, const
     g.parts = parts.as<T>();
     const Workspace of_pieces(context_.memory(),
                               cut ? sizeof(Sums) * static_cast<std::size_t>(g.rows * pieces.count) : 0);
-    const bool packed = in_packs<T>(g.n, {g.x, g.scale, g.dy, g.dx});
     if (cut)
       launch(context_, "normalize_backward", grid,
              packed ? &device::gradient_piece_sums<T, kPack<T>> : &device::gradient_piece_sums<T, 1>, g,
@@ -361,13 +295,7 @@ void CudaOps::normalize_backward(const Array& x, bool, const Array* scale, const
     launch(context_, "normalize_backward", grid,
            packed ? &device::normalize_backward<T, kPack<T>> : &device::normalize_backward<T, 1>, g,
            of_pieces.as<Sums>(), pieces, group, in_shared);
-    const auto add_up = [&](const Array* to, T* from) {
-      if (to == nullptr) return;
-      reduce(ReduceOp::sum, matrix_of(from, part_rows, g.n, width, *to), matrix_of(to->data, 1, g.n, g.n, *to),
-             nullptr);
-    };
-    add_up(dscale, g.parts);
-    add_up(dshift, g.parts + (width - g.n));
+    add_up_parts(part_rows);
   });
 }
 

@@ -29,7 +29,7 @@ __global__ void softmax(SoftmaxOp op, const T* x, T* y, int64_t segments, Rows r
     const T shift = finite_shift(lanes.join(greatest, scratch, [](T a, T b) { return larger(a, b); }));
     T sum = 0;
     for (int64_t i = lanes.row(); i < count; i += lanes.rows())
-      sum += scalar::exp((x[start + i * width] - shift) * rate);
+      sum += exp_negative((x[start + i * width] - shift) * rate);
     sum = lanes.join(sum, scratch, [](T a, T b) { return a + b; });
     const T correction = softmax_correction(op, sum);
     for (int64_t i = lanes.row(); i < count; i += lanes.rows())
@@ -45,7 +45,7 @@ __global__ void softmax_backward(SoftmaxOp op, const T* y, const T* dy, T* dx, i
     T sum = 0, reachable = 0;
     for (int64_t i = lanes.row(); i < count; i += lanes.rows()) {
       const int64_t at = start + i * width;
-      sum += softmax_gradient_term(op, y[at], dy[at]);
+      sum = add_gradient_term(op, y[at], dy[at], sum);
       if (y[at] != -scalar::infinity<T>()) reachable = 1;
     }
     sum = lanes.join(sum, scratch, [](T a, T b) { return a + b; });

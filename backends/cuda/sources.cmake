@@ -14,6 +14,7 @@ set(REEL_CUDA_KERNELS
   conv_weight.cu
   conv_weight_tiles.cu
   copy.cu
+  cross_entropy.cu
   fill.cu
   gated.cu
   gather.cu
@@ -23,6 +24,7 @@ set(REEL_CUDA_KERNELS
   nonzero.cu
   invert.cu
   normalize.cu
+  normalize_held.cu
   optimizers.cu
   parametric.cu
   pool.cu
@@ -37,6 +39,7 @@ set(REEL_CUDA_KERNELS
   segment_window.cu
   segments.cu
   softmax.cu
+  softmax_tiles.cu
   sort.cu
   sparse.cu
   triangular_solve.cu

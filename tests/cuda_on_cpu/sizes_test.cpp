@@ -15,12 +15,14 @@
 #include "reel/ops/embedding.h"
 #include "reel/ops/gated.h"
 #include "reel/ops/index.h"
+#include "reel/ops/logical.h"
 #include "reel/ops/matmul.h"
 #include "reel/ops/order.h"
 #include "reel/ops/recurrent.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/scan.h"
 #include "reel/ops/sequence.h"
+#include "reel/ops/softmax.h"
 #include "reel/ops/sparse.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
@@ -482,6 +484,36 @@ TEST_F(CudaSizes, RecurrentLayersInOneKernelAndStepByStep) {
     run(cell, f64, 64, many);
     run(cell, f64, 10, few);
     run(cell, f32, 16, {3, 3, 3, 3, 3});  // no offsets
+  }
+}
+
+// All -infinity; one NaN; both infinities; one finite element; logits of 1e4.
+TEST_F(CudaSizes, SoftmaxOfRowsWithExtremes) {
+  for (const std::int64_t n : {3, 10, 32, 200, 1024, 3000, 20001}) {
+    SCOPED_TRACE(n);
+    const Call call = [&](Device device) {
+      const Tensor row = unsqueeze(arange(6, {.device = device}), 1), column = arange(n, {.device = device});
+      const Tensor last = column == static_cast<double>(n - 1);
+      Tensor x = normal({6, n}, f32, device);
+      x = where(row == 0, -INFINITY, x);
+      x = where(logical_and(row == 1, last), NAN, x);
+      x = where(logical_and(row == 2, column == 0), -INFINITY, where(logical_and(row == 2, last), INFINITY, x));
+      x = where(logical_and(row == 3, logical_not(last)), -INFINITY, x);
+      x = where(row == 4, x * 1e4, x);
+      const Tensor target = full({6}, n - 1, {.dtype = i64, .device = device});
+      Tensors results;
+      for (const auto& f : std::vector<std::function<Tensor()>>{
+               [&] { return softmax(x); }, [&] { return log_softmax(x); },
+               [&] { return cross_entropy(x, target, {.reduction = Reduction::none}); }}) {
+        Tape tape;
+        tape.watch(x);
+        const Tensor y = f();
+        results.push_back(y);
+        results.push_back(tape.gradient(y, normal(y.shape(), f32, device, 8), {x})[0]);
+      }
+      return results;
+    };
+    expect_equal_devices(call, 2e-5, n < 1000);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "reel/ops/elementwise.h"
 #include "reel/ops/logical.h"
 #include "reel/ops/normalize.h"
+#include "reel/ops/softmax.h"
 #include "reel/ops/views.h"
 
 namespace reel {
@@ -258,12 +259,14 @@ TEST(CudaWide, HiddenKeysAndTheirQueriesShareNothing) {
       }
 }
 
-// Warps and blocks, packs and single elements; sums for the weights in shared memory and outside; the longest rows are cut.
+// Held by parts of a warp, warps and blocks, in packs and single elements, and longer; sums for the weights in registers, in
+// shared memory and outside; the longest rows are cut.
 TEST(CudaWide, NormalisedRowsOfAnyLengthEqualTheCpus) {
   for (const DType dtype : {f32, f64})
-    for (const std::int64_t n : {480, 512, 601, 6000, 16640, 17001}) {
+    for (const std::int64_t n :
+         {5, 8, 12, 33, 64, 100, 256, 480, 512, 601, 1500, 3000, 6000, 9000, 16384, 16640, 17001}) {
       SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(n));
-      const std::int64_t rows = n < 1000 ? 70 : 3;
+      const std::int64_t rows = n < 40 ? 3000 / n : n < 1000 ? 70 : 3;
       expect_equal_devices([&](const Tensors& in) { return layer_norm(in[0], {n}, in[1], in[2]); },
                            {{rows, n}, {n}, {n}}, dtype);
       expect_equal_devices([&](const Tensors& in) { return rms_norm(in[0], {n}, in[1]); }, {{rows, n}, {n}}, dtype);
@@ -329,6 +332,36 @@ TEST(CudaWide, WhatAnOutputDoesNotSeeDoesNotReachTheWeightsGradient) {
     const std::vector<double> dw =
         tape.gradient(y, ones(y.shape(), {.device = Device::cuda()}), {weight})[0].to_vector<double>();
     for (std::size_t i = 0; i < dw.size(); ++i) EXPECT_EQ(std::isinf(dw[i]), i % 3 == 2) << i;
+  }
+}
+
+// Rows of every kind: in tiles, held by parts of a warp, warps and blocks, in packs and single elements, and cut into pieces;
+// numbers of rows that fill no warp and no block.
+TEST(CudaWide, SoftmaxOfRowsOfAnyLengthEqualsTheCpus) {
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t n :
+         {1,   2,   3,   4,    7,    10,   16,   17,   31,   32,   33,   64,    96,    127,   128,  256,
+          300, 512, 700, 1000, 1024, 1025, 1028, 2048, 4099, 8192, 8196, 16384, 16385, 16388, 24577}) {
+      SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(n));
+      const std::int64_t rows = n < 300 ? 70 : 3;
+      const auto losses = [&](const Tensors& in) {
+        const Tensor target = cast(arange(rows, {.device = in[0].device()}) * ((n - 1) / rows), n % 2 == 0 ? i32 : i64);
+        return cross_entropy(in[0] * 3, target, {.reduction = Reduction::none, .ignore = 1});
+      };
+      expect_equal_devices([](const Tensors& in) { return softmax(in[0] * 2, 1, 0.7); }, {{rows, n}}, dtype);
+      expect_equal_devices([](const Tensors& in) { return log_softmax(in[0]); }, {{rows, n}}, dtype);
+      expect_equal_devices(losses, {{rows, n}}, dtype);
+    }
+}
+
+// Rows that begin between 16-byte boundaries, though their length would allow packs.
+TEST(CudaWide, RowsThatAreNotAlignedEqualTheCpus) {
+  for (const std::int64_t n : {4, 10, 16, 64, 260, 1024, 2048, 20000}) {
+    SCOPED_TRACE(n);
+    const std::int64_t rows = n < 100 ? 70 : 3;
+    const auto shifted = [&](const Tensor& x) { return reshape(slice(x, 0, 1, 1 + rows * n), {rows, n}); };
+    expect_equal_devices([&](const Tensors& in) { return softmax(shifted(in[0])); }, {{rows * n + 1}}, f32);
+    expect_equal_devices([&](const Tensors& in) { return layer_norm(shifted(in[0]), {n}); }, {{rows * n + 1}}, f32);
   }
 }
 

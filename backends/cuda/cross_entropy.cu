@@ -1,0 +1,172 @@
+// Cross entropy with its softmax, along rows: held in registers, or cut into pieces where no block holds them, as in
+// softmax.cu.
+
+#include "reel/backends/cuda/softmax.h"
+
+namespace reel::cuda {
+
+namespace device {
+namespace {
+
+/// The class of each row, as i32 or i64.
+struct Classes {
+  const void* index;
+  bool wide;
+  int64_t ignore;
+
+  REEL_DEVICE int64_t of(int64_t r) const {
+    return wide ? static_cast<const int64_t*>(index)[r] : static_cast<const std::int32_t*>(index)[r];
+  }
+};
+
+/// loss = (shift - x[target]) + log sum exp(x - shift): both terms are small where the loss is, however large the logits are.
+template <class T>
+REEL_DEVICE void store_loss(const Classes& classes, const T* x, int64_t r, int64_t n, PieceSum<T> shift_and_sum,
+                            T* loss, T* lse) {
+  const T shift = shift_and_sum.greatest, log_sum = scalar::log(shift_and_sum.sum);
+  lse[r] = shift + log_sum;
+  const int64_t wanted = classes.of(r);
+  if (wanted == classes.ignore) loss[r] = 0;
+  else loss[r] = wanted >= 0 && wanted < n ? (shift - x[r * n + wanted]) + log_sum : scalar::quiet_nan<T>();
+}
+
+template <class T, int count, int packs>
+__global__ void cross_entropy_held(const T* x, Classes classes, T* loss, T* lse, int64_t rows, int n, Holders holders) {
+  REEL_DYNAMIC_SHARED(T, scratch);
+  const int64_t r = holders.row();
+  HeldRow<T, count, packs> row;
+  row.load(x + r * n, r < rows ? n : 0, holders, -scalar::infinity<T>());
+  T greatest = -scalar::infinity<T>(), sum = 0;
+  row.each([&](T value) { greatest = larger(greatest, value); });
+  const T shift = finite_shift(holders.join(greatest, scratch, [](T a, T b) { return larger(a, b); }));
+  row.each([&](T value) { sum += exp_negative(value - shift); });
+  sum = holders.sum(sum, scratch);
+  if (r < rows && holders.lane() == 0) store_loss(classes, x, r, n, PieceSum<T>{shift, sum}, loss, lse);
+}
+
+/// A warp per row joins its pieces.
+template <class T>
+__global__ void cross_entropy_pieces(const T* x, Classes classes, const PieceSum<T>* sums, T* loss, T* lse,
+                                     int64_t rows, int64_t n, RowPieces pieces, Holders warp) {
+  const int64_t r = warp.row();
+  T* const no_scratch = nullptr;
+  const PieceSum<T> whole = join_pieces(sums + r * pieces.count, r < rows ? pieces.count : 0, T(1), warp, no_scratch);
+  if (r < rows && warp.lane() == 0) store_loss(classes, x, r, n, whole, loss, lse);
+}
+
+/// The gradient of a row's loss; a target that is ignored, or a row of -infinity, whose loss is NaN, has none.
+template <class T>
+struct RowGradient {
+  T grad, level;
+  int64_t wanted;
+  bool none;
+
+  REEL_DEVICE RowGradient(const Classes& classes, const T* lse, const T* dloss, int64_t stride, int64_t r)
+      : grad(dloss[r * stride]), level(lse[r]), wanted(classes.of(r)) {
+    none = wanted == classes.ignore || level == -scalar::infinity<T>();
+  }
+  REEL_DEVICE T at(T probability, int64_t i) const {
+    return none ? T(0) : grad * (probability - (i == wanted ? T(1) : T(0)));
+  }
+};
+
+/// dx = grad (exp(x - lse) - (c == target)). Where lse is large its rounding error is that of every exponent: the row is
+/// divided by its sum then.
+template <class T, int count, int packs>
+__global__ void cross_entropy_backward_held(const T* x, Classes classes, const T* lse, const T* dloss, int64_t stride,
+                                            T* dx, int64_t rows, int n, Holders holders) {
+  using Row = HeldRow<T, count, packs>;
+  REEL_DYNAMIC_SHARED(T, scratch);
+  const int64_t r = holders.row();
+  const int size = r < rows ? n : 0;
+  Row row;
+  row.load(x + r * n, size, holders, -scalar::infinity<T>());
+  const RowGradient<T> gradient(classes, lse, dloss, stride, r < rows ? r : 0);
+  T sum = 0;
+  row.each([&](T& value) {
+    value = exp_negative(value - gradient.level);
+    sum += value;
+  });
+  sum = holders.sum(sum, scratch);
+  const T inverse = gradient.level > T(8) || gradient.level < T(-8) ? T(1) / sum : T(1);
+  Row::each_place(size, holders,
+                  [&](int p, int k, int i) { row.at[p].v[k] = gradient.at(row.at[p].v[k] * inverse, i); });
+  row.store(dx + r * n, size, holders);
+}
+
+/// The same of a piece, from the pieces' sums.
+template <class T, int count>
+__global__ void cross_entropy_backward_pieces(const T* x, Classes classes, const T* lse, const T* dloss, int64_t stride,
+                                              const PieceSum<T>* sums, T* dx, int64_t n, RowPieces pieces,
+                                              Holders block) {
+  using Row = HeldRow<T, count, kHeld<T> / count>;
+  REEL_DYNAMIC_SHARED(T, scratch);
+  const int64_t unit = gridDim.x - 1 - blockIdx.x, r = pieces.row(unit), begin = pieces.begin(unit);
+  const int size = pieces.size(unit, n);
+  Row row;
+  row.load(x + r * n + begin, size, block, T(0));
+  const PieceSum<T> whole = join_pieces(sums + r * pieces.count, pieces.count, T(1), block, scratch);
+  const RowGradient<T> gradient(classes, lse, dloss, stride, r);
+  const T inverse = T(1) / whole.sum;
+  Row::each_place(size, block, [&](int p, int k, int i) {
+    T& value = row.at[p].v[k];
+    value = gradient.at(exp_negative(value - whole.greatest) * inverse, begin + i);
+  });
+  row.store(dx + r * n + begin, size, block);
+}
+
+}  // namespace
+}  // namespace device
+
+void CudaOps::cross_entropy(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
+                            const Array& lse) {
+  const int64_t rows = logits.shape[0], n = logits.shape[1];
+  const device::Classes classes{target.data, target.dtype == DType::i64, ignore};
+  dispatch_floating(logits.dtype, [&]<class T>() {
+    const T* const x = logits.as<T>();
+    if (n <= kLongestHeld<T>) {
+      const HeldPlan plan = held_plan<T>(rows, n, in_packs<T>(n, {x}), sizeof(T));
+      dispatch_held<T>(plan, [&]<int count, int packs>() {
+        launch(context_, "cross_entropy", plan.grid, &device::cross_entropy_held<T, count, packs>, x, classes,
+               loss.as<T>(), lse.as<T>(), rows, static_cast<int>(n), plan.holders);
+      });
+      return;
+    }
+    const PiecePlan<T> plan(rows, n);
+    const Workspace sums(context_.memory(), sizeof(device::PieceSum<T>) * plan.units());
+    softmax_piece_sums<T>(context_, plan, x, sums.as<device::PieceSum<T>>(), n, T(1));
+    launch(context_, "cross_entropy", Grid{.blocks = ceil_div(rows, kThreads / device::kWarp)},
+           &device::cross_entropy_pieces<T>, x, classes, sums.as<device::PieceSum<T>>(), loss.as<T>(), lse.as<T>(),
+           rows, n, plan.pieces, device::Holders{device::kWarp});
+  });
+}
+
+void CudaOps::cross_entropy_backward(const Array& logits, const Array& target, std::int64_t ignore, const Array& lse,
+                                     const Array& dloss, const Array& dlogits) {
+  constexpr const char* kName = "cross_entropy_backward";
+  if (logits.size == 0) return;
+  const int64_t rows = logits.shape[0], n = logits.shape[1];
+  const device::Classes classes{target.data, target.dtype == DType::i64, ignore};
+  dispatch_floating(logits.dtype, [&]<class T>() {
+    const T* const x = logits.as<T>();
+    T* const dx = dlogits.as<T>();
+    const bool packed = in_packs<T>(n, {x, dx});
+    if (n <= kLongestHeld<T>) {
+      const HeldPlan plan = held_plan<T>(rows, n, packed, sizeof(T));
+      dispatch_held<T>(plan, [&]<int count, int packs>() {
+        launch(context_, kName, plan.grid, &device::cross_entropy_backward_held<T, count, packs>, x, classes,
+               lse.as<T>(), dloss.as<T>(), dloss.strides[0], dx, rows, static_cast<int>(n), plan.holders);
+      });
+      return;
+    }
+    const PiecePlan<T> plan(rows, n);
+    const Workspace sums(context_.memory(), sizeof(device::PieceSum<T>) * plan.units());
+    softmax_piece_sums<T>(context_, plan, x, sums.as<device::PieceSum<T>>(), n, T(1));
+    launch(context_, kName, plan.grid,
+           packed ? &device::cross_entropy_backward_pieces<T, kPack<T>> : &device::cross_entropy_backward_pieces<T, 1>,
+           x, classes, lse.as<T>(), dloss.as<T>(), dloss.strides[0], sums.as<device::PieceSum<T>>(), dx, n, plan.pieces,
+           plan.block);
+  });
+}
+
+}  // namespace reel::cuda

@@ -1,0 +1,114 @@
+#pragma once
+
+#include "reel/backends/cuda/held_rows.h"
+#include "reel/core/scalar/math.h"
+
+// What the kernels for normalised rows share.
+
+namespace reel::cuda {
+
+namespace device {
+
+template <class T, int K>
+struct Sums {
+  T of[K];
+};
+template <class T, int K>
+REEL_DEVICE Sums<T, K> from_lane(const Sums<T, K>& sums, int other) {
+  Sums<T, K> theirs;
+  REEL_UNROLL
+  for (int k = 0; k < K; ++k) theirs.of[k] = from_lane(sums.of[k], other);
+  return theirs;
+}
+
+template <class Group, class T, int K>
+REEL_DEVICE Sums<T, K> join_sums(Group group, const Sums<T, K>& own, Sums<T, K>* scratch) {
+  return group.join(own, scratch, [](const Sums<T, K>& a, const Sums<T, K>& b) {
+    Sums<T, K> sums;
+    REEL_UNROLL
+    for (int k = 0; k < K; ++k) sums.of[k] = a.of[k] + b.of[k];
+    return sums;
+  });
+}
+
+/// The mean is mean + rest, which is 0 without centering.
+template <class T>
+struct RowStatistics {
+  T mean, rest, rstd;
+  REEL_DEVICE T standardize(T x) const { return scalar::fma(x - mean, rstd, -rest * rstd); }
+};
+
+/// From two passes over a row: `sum(origin)` of x - origin, for which the first element is the origin and which gives the mean,
+/// and `sums(origin)` of that and of its square, around the mean. Without centering around 0 and only the second one.
+template <class T, class First, class Second>
+REEL_DEVICE RowStatistics<T> statistics_of(T first, int64_t n, bool center, T epsilon, First sum, Second sums) {
+  const T size = static_cast<T>(n);
+  if (!center) return {0, 0, T(1) / scalar::sqrt(sums(T(0)).of[1] / size + epsilon)};
+  const T mean = first + sum(first) / size;
+  const Sums<T, 2> around_mean = sums(mean);
+  const T rest = around_mean.of[0] / size, squares = around_mean.of[1] / size;
+  const T variance = squares == scalar::infinity<T>() ? squares : squares - rest * rest;  // no infinity - infinity
+  return {mean, rest, T(1) / scalar::sqrt(variance + epsilon)};
+}
+
+/// What backward reads and writes; null: not there, not wanted.
+template <class T>
+struct Gradient {
+  const T *x, *scale, *mean, *rstd, *dy;
+  T *dx, *parts;  // parts [blocks, width], where rows are cut [rows, width]: sums for dscale, then dshift
+  int64_t rows, n;
+  bool dscale, dshift;
+
+  __host__ __device__ int64_t width() const { return (dscale ? n : 0) + (dshift ? n : 0); }
+  REEL_DEVICE T center(int64_t r) const { return mean != nullptr ? mean[r] : T(0); }
+  /// A pack of dy times scale.
+  template <int count>
+  REEL_DEVICE Pack<T, count> scaled(Pack<T, count> grad, int64_t i) const {
+    if (scale == nullptr) return grad;
+    const auto factor = load_pack<T, count>(scale + i);
+    REEL_UNROLL
+    for (int k = 0; k < count; ++k) grad.v[k] *= factor.v[k];
+    return grad;
+  }
+};
+
+/// What of a row's sums of g = dy scale, g xhat and x - mean (K = 3) its gradient is made of.
+template <class T>
+struct RowGradient {
+  RowStatistics<T> statistics;
+  T shift, slope;
+
+  REEL_DEVICE RowGradient(const Sums<T, 3>& total, T center, T rate, bool centered, int64_t n) {
+    const T size = static_cast<T>(n);
+    statistics = {center, centered ? total.of[2] / size : T(0), rate};
+    shift = centered ? -total.of[0] / size * rate : T(0);
+    const T of_rest =
+        total.of[0] - total.of[0] == T(0) ? statistics.rest * rate * total.of[0] : T(0);  // an infinite sum has none
+    slope = -(total.of[1] - of_rest) / size * rate;
+  }
+  /// dx of an element.
+  REEL_DEVICE T at(T xhat, T g) const { return scalar::fma(xhat, slope, scalar::fma(g, statistics.rstd, shift)); }
+};
+
+}  // namespace device
+
+template <class T>
+T* pointer(const Array* array) {
+  return array != nullptr ? array->as<T>() : nullptr;
+}
+
+/// In normalize_held.cu: rows of up to kLongestHeld<T> elements.
+template <class T>
+void normalize_held(const Context& context, const T* x, bool center, double epsilon, const T* scale, const T* shift,
+                    T* y, T* mean, T* rstd, int64_t rows, int64_t n);
+
+/// The longest row of which a block holds x, dy and the sums for the weights.
+template <class T>
+inline constexpr int kLongestHeldGradient = kMostThreads * 4 * kPack<T>;
+/// Its launch; g.parts has a row of g.width() for each block.
+template <class T>
+HeldPlan held_gradient_plan(const Context& context, int64_t rows, int64_t n, int64_t width);
+template <class T>
+void normalize_backward_held(const Context& context, const HeldPlan& plan, const device::Gradient<T>& g);
+
+}  // namespace reel::cuda
