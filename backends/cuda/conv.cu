@@ -60,7 +60,7 @@ REEL_DEVICE void for_each_channel(int count, int taps, T* shared, int chunk, Loa
   }
 }
 
-template <class T>
+template <class T, bool zero_padding>
 __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* weight, const T* bias, bool relu, T* y,
                      int chunk, int taps_at_once) {
   REEL_DYNAMIC_SHARED(T, shared);
@@ -89,8 +89,8 @@ __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* we
               T value[kLoads];
               REEL_UNROLL
               for (int i = 0; i < kLoads; ++i, place.next(g.kernel)) {
-                const int at = tap + i < some ? input_of(g, output, place) : -1;
-                value[i] = at >= 0 ? channel[at] : T(0);
+                const int at = zero_padding ? element_of(g, output, place) : input_of(g, output, place);
+                value[i] = at >= 0 && tap + i < some ? channel[at] : T(0);
               }
               REEL_UNROLL
               for (int i = 0; i < kLoads; ++i) {
@@ -241,8 +241,9 @@ void CudaOps::conv(const Conv& conv, const Array& x, const Array& weight, const 
   if (conv_plain(context_, g, forward_of(g), x, nullptr, weight, bias, epilogue == Epilogue::relu, y)) return;
   dispatch_floating(y.dtype, [&]<class T>() {
     const Plan plan = plan_for<T>(g, g.outputs(), g.out_group(), g.in_group());
-    launch(context_, "conv", plan.grid, &device::conv<T>, g, x.as<T>(), weight.as<T>(),
-           bias != nullptr ? bias->as<T>() : nullptr, epilogue == Epilogue::relu, y.as<T>(), plan.chunk, plan.taps);
+    const auto kernel = g.mode == PaddingMode::zero ? &device::conv<T, true> : &device::conv<T, false>;
+    launch(context_, "conv", plan.grid, kernel, g, x.as<T>(), weight.as<T>(), bias != nullptr ? bias->as<T>() : nullptr,
+           epilogue == Epilogue::relu, y.as<T>(), plan.chunk, plan.taps);
   });
 }
 

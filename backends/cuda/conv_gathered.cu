@@ -23,20 +23,6 @@ struct Gather {
   static constexpr int shared = kTerms * (positions + weight_pitch);
 };
 
-/// Where x's element for an output position and an element of the kernel lies in its channel; -1: in the zeros
-/// around.
-REEL_DEVICE int element_of(const Correlation& g, const Position& output, const Position& tap) {
-  int offset = 0;
-  bool inside = true;
-  REEL_UNROLL
-  for (int a = 0; a < 3; ++a) {
-    const int i = output.at[a] * g.stride[a] + tap.at[a] * g.dilation[a] - g.padding[a];
-    inside = inside && i >= 0 && i < g.input[a];
-    offset = offset * g.input[a] + i;
-  }
-  return inside ? offset : -1;
-}
-
 /// blockIdx.x: positions, blockIdx.y: channels, blockIdx.z: image.
 template <int warps_out>
 __global__ void __launch_bounds__(kGatherThreads, 4)
