@@ -8,6 +8,7 @@ set(REEL_CUDA_KERNELS
   cholesky.cu
   conv.cu
   conv_weight.cu
+  conv_weight_plan.cu
   conv_weight_tiles.cu
   copy.cu
   fill.cu
