@@ -3,8 +3,7 @@
 // every thread keeps the sums of a few channels' weights in registers. The pixels are divided among `splits` blocks, whose
 // partial sums a second kernel adds in a fixed order. No atomics.
 
-#include "reel/backends/cuda/conv_weight_tiles.h"
-
+#include "reel/backends/cuda/conv_weight_sums.h"
 #include "reel/backends/cuda/group.h"
 
 namespace reel::cuda {
@@ -149,96 +148,6 @@ REEL_DEVICE void load_x(const WeightTiling& w, const WeightTile& tile, const Chu
       });
 }
 
-/// `count` neighbours from shared memory in accesses of up to 16 bytes; the address is one of a pack.
-template <int count, class T>
-REEL_DEVICE void load_neighbours(const T* address, T (&v)[count]) {
-  constexpr int width = kPack<T>;
-  REEL_UNROLL
-  for (int k = 0; k + width <= count; k += width) {
-    const auto pack = load_pack<T, width>(address + k);
-    REEL_UNROLL
-    for (int i = 0; i < width; ++i) v[k + i] = pack.v[i];
-  }
-  if constexpr (count % width != 0) {
-    constexpr int rest = count % width;
-    const auto pack = load_pack<T, rest>(address + count - rest);
-    REEL_UNROLL
-    for (int i = 0; i < rest; ++i) v[count - rest + i] = pack.v[i];
-  }
-}
-
-/// A thread's sums.
-template <class T, class Size>
-struct WeightSums {
-  T weight[Size::out][Size::in][Size::taps] = {}, bias[Size::out] = {};
-
-  /// f(number, sum), numbers from 0 to Size::sums - 1.
-  template <class F>
-  REEL_DEVICE void for_each(F f) {
-    REEL_UNROLL
-    for (int o = 0; o < Size::out; ++o) {
-      REEL_UNROLL
-      for (int i = 0; i < Size::in; ++i) {
-        REEL_UNROLL
-        for (int tap = 0; tap < Size::taps; ++tap) f((o * Size::in + i) * Size::taps + tap, weight[o][i][tap]);
-      }
-    }
-    REEL_UNROLL
-    for (int o = 0; o < Size::out; ++o) f(Size::weights + o, bias[o]);
-  }
-
-  /// Adds four pixels side by side, with stride and dilation 1 along the row. dz, seen: of this thread's first channels.
-  REEL_DEVICE void add_run(const WeightTiling& w, const T* dz, const T* seen, bool with_bias) {
-    constexpr int run = WeightTiling::kRun;
-    T z[Size::out][run];
-    REEL_UNROLL
-    for (int o = 0; o < Size::out; ++o) load_neighbours<run>(dz + o * w.out_threads * w.z_pitch, z[o]);
-    REEL_UNROLL
-    for (int i = 0; i < Size::in; ++i) {
-      REEL_UNROLL
-      for (int row = 0; row < Size::rows; ++row) {
-        T v[run + Size::cols - 1];
-        load_neighbours<run + Size::cols - 1>(seen + i * w.in_threads * w.x_plane + row * w.g.dilation[1] * w.x_pitch,
-                                              v);
-        REEL_UNROLL
-        for (int k = 0; k < run; ++k) {
-          REEL_UNROLL
-          for (int o = 0; o < Size::out; ++o) {
-            REEL_UNROLL
-            for (int col = 0; col < Size::cols; ++col) {
-              T& sum = weight[o][i][row * Size::cols + col];
-              sum = scalar::fma(z[o][k], v[k + col], sum);
-            }
-          }
-        }
-      }
-    }
-    if (!with_bias) return;
-    REEL_UNROLL
-    for (int o = 0; o < Size::out; ++o) bias[o] += (z[o][0] + z[o][1]) + (z[o][2] + z[o][3]);
-  }
-
-  /// Adds one pixel, with any stride and dilation.
-  REEL_DEVICE void add_pixel(const WeightTiling& w, const T* dz, const T* seen) {
-    T z[Size::out];
-    REEL_UNROLL
-    for (int o = 0; o < Size::out; ++o) {
-      z[o] = dz[o * w.out_threads * w.z_pitch];
-      bias[o] += z[o];
-    }
-    REEL_UNROLL
-    for (int i = 0; i < Size::in; ++i) {
-      REEL_UNROLL
-      for (int tap = 0; tap < Size::taps; ++tap) {
-        const T v = seen[i * w.in_threads * w.x_plane + tap / Size::cols * w.g.dilation[1] * w.x_pitch +
-                         tap % Size::cols * w.g.dilation[2]];
-        REEL_UNROLL
-        for (int o = 0; o < Size::out; ++o) weight[o][i][tap] = scalar::fma(z[o], v, weight[o][i][tap]);
-      }
-    }
-  }
-};
-
 /// Where the results go: to `partial` [splits, tiles, sums, threads_of_tile], or to the gradients if it is null.
 template <class T>
 struct WeightTarget {
@@ -370,101 +279,12 @@ __global__ void add_weight_tiles(const __grid_constant__ WeightTiling w, const W
 
 namespace {
 
-int ceil_div_int(int a, int b) { return static_cast<int>(ceil_div(a, b)); }
-
-int power_of_two(int n) {
-  int power = 1;
-  while (power < n) power *= 2;
-  return power;
-}
-
-int log_of(int power) {
-  int log = 0;
-  while (1 << log < power) ++log;
-  return log;
-}
-
-/// As few parts as there can be of at most `most` each, as even as they can be: the size of one.
-int even_part(int n, int most) {
-  const int parts = ceil_div_int(n, most);
-  return parts > 0 ? ceil_div_int(n, parts) : 1;
-}
-
-}  // namespace
-
-std::size_t WeightTiling::shared_bytes(std::size_t element_bytes) const {
-  const int64_t chunk = int64_t{out_channels()} * z_pitch + int64_t{in_channels()} * x_plane;
-  const int64_t join = lanes > 1 ? int64_t{sums()} * join_pitch() : 0;
-  return element_bytes * static_cast<std::size_t>(chunk > join ? chunk : join);
-}
-
-void WeightTiling::cut(int wanted_pixels) {
-  constexpr int kCols = 32, kPad = device::kWarp;
-  const int most_rows = power_of_two(g.output[1]), most_cols = power_of_two(g.output[2]);
-  cols = most_cols < kCols ? most_cols : kCols;
-  if (cols < kRun) cols = kRun;
-  if (cols > wanted_pixels) cols = wanted_pixels;
-  rows = wanted_pixels / cols;
-  if (rows > most_rows) {
-    rows = most_rows;
-    while (cols < most_cols && rows * cols < wanted_pixels) cols *= 2;
-  }
-  col_shift = log_of(cols);
-  pixel_shift = log_of(pixels());
-  row_tiles = ceil_div_int(g.output[1], rows);
-  col_tiles = ceil_div_int(g.output[2], cols);
-  // Neighbouring channels lie four banks apart, so that packs of eight of them are read at once.
-  const auto apart = [](int n) { return n + (kRun - n % kPad + kPad) % kPad; };
-  x_rows = (rows - 1) * g.stride[1] + (micro_rows - 1) * g.dilation[1] + 1;
-  x_cols = (cols - 1) * g.stride[2] + (micro_cols - 1) * g.dilation[2] + 1;
-  x_pitch = (x_cols + kRun - 1) / kRun * kRun;
-  x_plane = apart(x_rows * x_pitch);
-  z_pitch = apart(pixels());
-  x_row = Divisor(x_cols);
-  x_channel = Divisor(x_rows);
-}
-
-bool WeightTiling::plan(std::size_t element_bytes, int wanted_blocks) {
-  constexpr int kMostOut = 16, kMostIn = 8, kLeast = 32, kMost = 128;
-  constexpr int64_t kMostReach = 1 << 12;  // so that x_rows and x_cols are small numbers
-  for (int a = 1; a < 3; ++a)
-    if (g.stride[a] > kMostReach || g.dilation[a] > kMostReach) return false;
-  out_threads = even_part(ceil_div_int(g.out_group(), micro_out), kMostOut);
-  in_threads = even_part(ceil_div_int(g.in_group(), micro_in), kMostIn);
-  lanes = kThreads / threads_of_tile();
-  out_tiles = ceil_div_int(g.out_group(), out_channels());
-  in_tiles = g.in_group() > 0 ? ceil_div_int(g.in_group(), in_channels()) : 1;
-  row_slices = ceil_div_int(g.kernel[1], micro_rows);
-  col_slices = ceil_div_int(g.kernel[2], micro_cols);
-  dense = g.stride[2] == 1 && g.dilation[2] == 1;
-
-  // The largest chunk that fits, but so small that there are enough of them; each lane has a run of it.
-  const int least = power_of_two(kRun * lanes) > kLeast ? power_of_two(kRun * lanes) : kLeast;
-  const auto count = [&] { return int64_t{g.batch} * g.output[0] * row_tiles * col_tiles; };
-  int wanted = least > kMost ? least : kMost;
-  cut(wanted);
-  while (wanted > kRun &&
-         (shared_bytes(element_bytes) > kShared || (wanted > least && count() * tiles() < wanted_blocks)))
-    cut(wanted /= 2);
-  if (shared_bytes(element_bytes) > kShared || count() > INT32_MAX / 2 || tiles() > 65535) return false;
-
-  chunks = static_cast<int>(count());
-  const int blocks = tiles() < wanted_blocks ? wanted_blocks / (tiles() > 0 ? tiles() : 1) : 1;
-  splits = chunks < blocks ? (chunks > 0 ? chunks : 1) : blocks;
-  chunks_of_split = chunks / splits;
-  chunks_left = chunks % splits;
-  direct = splits == 1 && lanes > 1;
-  const int chain = pixels() / lanes > kRun ? pixels() / lanes : kRun;  // of a thread in one chunk
-  flush = kChain / chain;
-  return true;
-}
-
-namespace {
-
-/// f.template operator()<Size>() for the micro-tile that fits the channels.
+/// f.template operator()<Size>() for the micro-tile that fits the channels and the taps.
 template <class T, class F>
 void dispatch_micro(const Geometry& g, F f) {
   if constexpr (sizeof(T) > 4) return f.template operator()<Micro<2, 2, 3, 3>>();
+  else if (g.kernel[1] == 1 && g.kernel[2] == 1) f.template operator()<Micro<8, 8, 1, 1>>();
+  else if (g.kernel[1] == 1) f.template operator()<Micro<4, 4, 1, 3>>();
   else if (g.out_group() == 1 && g.in_group() == 1) f.template operator()<Micro<1, 1, 3, 3>>();
   else if (g.out_group() == 1) f.template operator()<Micro<1, 4, 3, 3>>();
   else if (g.in_group() == 1) f.template operator()<Micro<4, 1, 3, 3>>();

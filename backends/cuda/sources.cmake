@@ -12,6 +12,7 @@ set(REEL_CUDA_KERNELS
   conv_gathered.cu
   conv_tiled.cu
   conv_weight.cu
+  conv_weight_plan.cu
   conv_weight_tiles.cu
   copy.cu
   cross_entropy.cu

@@ -303,6 +303,7 @@ TEST(CudaWide, CorrelationsOfAnyTilesEqualTheCpus) {
       {"one input channel", {2, 1, 28, 28}, {9, 1, 3, 3}, {}},
       {"two channels", {2, 2, 19, 37}, {2, 2, 3, 3}, {.padding = 2}},
       {"more taps than a tile", {2, 3, 12, 14}, {6, 3, 5, 4}, {.padding = 2, .mode = PaddingMode::reflect}},
+      {"one tap, many channels", {2, 70, 9, 12}, {67, 70, 1, 1}, {.stride = {1, 2}}},
       {"few taps", {2, 6, 10, 12}, {5, 6, 1, 1}, {}},
       {"replicated edges", {1, 4, 9, 10}, {4, 4, 3, 3}, {.padding = 3, .mode = PaddingMode::replicate}},
       {"symmetric edges", {1, 4, 9, 10}, {4, 4, 3, 3}, {.stride = 2, .padding = 4, .mode = PaddingMode::symmetric}},
