@@ -157,7 +157,7 @@ REEL_DEVICE typename Op::Acc fold_along(const Problem<T>& p, const T* x, int64_t
 
 /// `width` threads per result: a power of two of a warp's lanes, or the block.
 template <class Op, class T, bool packed>
-__global__ void __launch_bounds__(kThreads, 4)
+__global__ void __launch_bounds__(kThreads, packed ? 4 : 3)
     reduce_along(const __grid_constant__ Problem<T> p, const Target<Op, T> target,
                  const Pieces<typename Op::Acc> pieces, int width) {
   using Acc = typename Op::Acc;
@@ -233,7 +233,7 @@ REEL_DEVICE Several<typename Op::Acc, 1> fold_across(const Problem<T>& p, const 
 /// A tile of lanes.columns times `run` neighbouring results per block: neighbouring threads take neighbouring runs, the row
 /// lanes every rows()-th element of them.
 template <class Op, class T, bool packed>
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kThreads, std::is_same_v<typename Op::Acc, T> ? 3 : 2)
     reduce_across(const __grid_constant__ Problem<T> p, const Target<Op, T> target,
                   const Pieces<typename Op::Acc> pieces, Lanes lanes) {
   constexpr int run = packed ? kRun<T> : 1;

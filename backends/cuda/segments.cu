@@ -10,12 +10,13 @@ namespace reel::cuda {
 namespace device {
 namespace {
 
-inline constexpr int kRowsInFlight = 4;  // of a thread
+inline constexpr int kRowsInFlight = 8;     // of a thread
+inline constexpr int kReduceThreads = 128;  // of a block
 
 /// `run` neighbouring columns per thread; `width` is a multiple of it. A row lane takes every rows()-th row in turn: lanes
 /// beyond the segment's rows change nothing, so that a segment's result is that of any number of lanes that it does not fill.
 template <class Op, class T, int run>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(device::kReduceThreads)
     segment_reduce(const T* x, const int64_t* offsets, int64_t segments, int64_t width, bool mean, T* y, int64_t* which,
                    Lanes lanes) {
   using Values = Several<typename Op::Acc, run>;
@@ -120,8 +121,9 @@ void CudaOps::segment_reduce(ReduceOp op, const Array& x, const Segments& segmen
   dispatch_floating(x.dtype, [&]<class T>() {
     dispatch_reduction<T>(op, which != nullptr, [&]<class Op>() {
       dispatch_run<T>(width, {x.data}, [&]<int run>() {
-        const LaneGrid shape = lane_grid(context_, segments.count, segments.max_length, ceil_div(width, run),
-                                         run * sizeof(typename Op::Acc));
+        LaneGrid shape = lane_grid(context_, segments.count, segments.max_length, ceil_div(width, run),
+                                   run * sizeof(typename Op::Acc));
+        if (shape.grid.threads > device::kReduceThreads) shape.grid.threads = device::kReduceThreads;
         launch(context_, "segment_reduce", shape.grid, &device::segment_reduce<Op, T, run>, x.as<T>(), segments.offsets,
                segments.count, width, op == ReduceOp::mean, y.as<T>(),
                which != nullptr ? which->as<int64_t>() : nullptr, shape.lanes);
