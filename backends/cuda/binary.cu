@@ -122,17 +122,18 @@ template <class T>
 __global__ void __launch_bounds__(kTileThreads, 2)
     binary_turned(BinaryOp op, Side<T> a, Side<T> b, void* y, const __grid_constant__ Tiling<3> tiling) {
   REEL_DYNAMIC_SHARED(Cell<T>, tile);
-  const int64_t row = blockIdx.x / tiling.tiles_across * kTile<T>, col = blockIdx.x % tiling.tiles_across * kTile<T>;
+  const TileCorner corner = tile_corner<T>(tiling);
   for (uint32_t other = blockIdx.y; other < tiling.other_count; other += gridDim.y) {
     int64_t at[3];
     find(tiling.others, other, at);
-    TilePart<T> from_a = read_tile(a, tiling, 0, at[0], row, col), from_b = read_tile(b, tiling, 1, at[1], row, col);
+    TilePart<T> from_a = read_tile(a, tiling, 0, at[0], corner.row, corner.col),
+                from_b = read_tile(b, tiling, 1, at[1], corner.row, corner.col);
     if (tiling.turned[0]) turn(from_a, tile);
     if (tiling.turned[1]) turn(from_b, tile);
     dispatch(op, [&]<class Op>() {
       if constexpr (!std::is_same_v<Op, scalar::Pow>) {
         auto* const to = static_cast<ResultOf<Op, T>*>(y);
-        for_each_of_tile<T>(tiling, 2, false, row, col,
+        for_each_of_tile<T>(tiling, 2, false, corner.row, corner.col,
                             [&](int s, int64_t offset) { to[at[2] + offset] = apply<Op>(from_a.v[s], from_b.v[s]); });
       }
     });

@@ -46,14 +46,16 @@ __global__ void copy_strided(const From* x, To* y, const __grid_constant__ Walk<
 template <class T>
 __global__ void copy_turned(const T* x, T* y, const __grid_constant__ Tiling<2> tiling) {
   REEL_DYNAMIC_SHARED(Cell<T>, tile);
-  const int64_t row = blockIdx.x / tiling.tiles_across * kTile<T>, col = blockIdx.x % tiling.tiles_across * kTile<T>;
+  const TileCorner corner = tile_corner<T>(tiling);
   for (uint32_t other = blockIdx.y; other < tiling.other_count; other += gridDim.y) {
     int64_t at[2];
     find(tiling.others, other, at);
     TilePart<T> part = {};
-    for_each_of_tile<T>(tiling, 0, true, row, col, [&](int s, int64_t offset) { part.v[s] = x[at[0] + offset]; });
+    for_each_of_tile<T>(tiling, 0, true, corner.row, corner.col,
+                        [&](int s, int64_t offset) { part.v[s] = x[at[0] + offset]; });
     turn(part, tile);
-    for_each_of_tile<T>(tiling, 1, false, row, col, [&](int s, int64_t offset) { y[at[1] + offset] = part.v[s]; });
+    for_each_of_tile<T>(tiling, 1, false, corner.row, corner.col,
+                        [&](int s, int64_t offset) { y[at[1] + offset] = part.v[s]; });
   }
 }
 

@@ -11,7 +11,8 @@ namespace reel::cuda {
 /// along their columns. There is such a matrix for every element of `others`.
 template <int N>
 struct Tiling {
-  int64_t rows, cols, tiles_across;
+  int64_t rows, cols;
+  uint32_t tiles_down, tiles_across;  // fewer than 2^31 in all
   int64_t row_strides[N], col_strides[N];
   bool turned[N];
   Nest<N> others;
@@ -35,7 +36,8 @@ Tiling<N> tiling_of(const Nest<N>& nest, int axis, int tile) {
   const int inner = nest.rank - 1;
   Tiling<N> tiling;
   tiling.rows = nest.sizes[axis], tiling.cols = nest.sizes[inner];
-  tiling.tiles_across = ceil_div(tiling.cols, tile);
+  tiling.tiles_down = static_cast<uint32_t>(ceil_div(tiling.rows, tile));
+  tiling.tiles_across = static_cast<uint32_t>(ceil_div(tiling.cols, tile));
   for (int k = 0; k < N; ++k) {
     tiling.row_strides[k] = nest.strides[k][axis], tiling.col_strides[k] = nest.strides[k][inner];
     tiling.turned[k] = tiling.row_strides[k] == 1 && tiling.col_strides[k] > 1;
@@ -69,6 +71,21 @@ struct TilePart {
   REEL_DEVICE static int lane() { return threadIdx.x % kTile<T>; }
   REEL_DEVICE static int line(int step) { return threadIdx.x / kTile<T> + step * kLines; }
 };
+
+struct TileCorner {
+  int64_t row, col;
+};
+
+/// The block's tile. Neighbouring blocks take the tiles of a band from top to bottom, so that what turned operands have side
+/// by side in memory is read at one time.
+template <class T, int N>
+REEL_DEVICE TileCorner tile_corner(const Tiling<N>& tiling) {
+  constexpr uint32_t band = 8;
+  const uint32_t above = blockIdx.x / (band * tiling.tiles_across) * band;
+  const uint32_t in_band = blockIdx.x - above * tiling.tiles_across, height = smaller(band, tiling.tiles_down - above);
+  const int64_t row = above + in_band % height, col = in_band / height;
+  return {row * kTile<T>, col * kTile<T>};
+}
 
 /// f(step, offset) for the thread's elements of the tile at [row, col] of operand k; the lines of turned operands are columns.
 template <class T, int N, class F>
@@ -104,7 +121,7 @@ REEL_DEVICE void turn(TilePart<T>& part, Cell<T>* tile) {
 /// A block per tile of T; blockIdx.y walks over the others.
 template <class T, int N>
 Grid tile_grid(const Tiling<N>& tiling) {
-  return {.blocks = ceil_div(tiling.rows, kTile<T>) * tiling.tiles_across,
+  return {.blocks = int64_t{tiling.tiles_down} * tiling.tiles_across,
           .y = tiling.other_count < 65535 ? tiling.other_count : 65535,
           .threads = kTileThreads,
           .shared_bytes = sizeof(device::Cell<T>) * kTile<T> * (kTile<T> + 1)};
