@@ -28,7 +28,7 @@ REEL_DEVICE Statistics statistics_of(const NarrowBackward& g, const NarrowPair& 
   return {{finite_shift(state.v[0]), state.v[1], dot(y, dy), 0.0f}};
 }
 
-/// The probability of a pair of a query and a key, and its score's gradient, which are 0 for a hidden pair.
+/// The probability of a pair of a query and a key, and its score's gradient; of no meaning if the pair is not seen.
 struct Weight {
   bool seen;
   float p, ds;
