@@ -63,7 +63,7 @@ void WeightTiling::cut(int wanted_pixels) {
 
 bool WeightTiling::plan(std::size_t element_bytes, int wanted_blocks) {
   constexpr int kMostOut = 16, kMostIn = 8, kLeast = 32, kMost = 128;
-  constexpr int64_t kMostReach = 1 << 12;  // so that x_rows and x_cols are small numbers
+  constexpr int kMostReach = 1 << 10;  // so that x_plane is an int
   for (int a = 1; a < 3; ++a)
     if (g.stride[a] > kMostReach || g.dilation[a] > kMostReach) return false;
   out_threads = even_part(ceil_div_int(g.out_group(), micro_out), kMostOut);
