@@ -123,15 +123,11 @@ REEL_DEVICE typename Op::Acc fold_packs_along(const T* x, int64_t begin, int n, 
         if (i + k * width < packs) acc[k] = Op::join(acc[k], Op::from(v[k].v[j], begin + (i + k * width) * run + j));
     }
   }
-  if (lane == packs % width) {  // what is left belongs to the next pack
-    REEL_ROLLED
-    for (int i = packs * run; i < n; ++i) {
-      REEL_UNROLL
-      for (int k = 0; k < kPacksInFlight; ++k)
-        if (k == packs / width % kPacksInFlight) acc[k] = Op::join(acc[k], Op::from(x[i], begin + i));
-    }
-  }
-  return Op::join(Op::join(acc[0], acc[1]), Op::join(acc[2], acc[3]));
+  auto all = Op::join(Op::join(acc[0], acc[1]), Op::join(acc[2], acc[3]));
+  if (lane != packs % width) return all;
+  REEL_ROLLED
+  for (int i = packs * run; i < n; ++i) all = Op::join(all, Op::from(x[i], begin + i));  // less than a run
+  return all;
 }
 
 /// The same in the same order, element by element, wherever they lie from `x` on, the result's first element.
@@ -142,17 +138,22 @@ REEL_DEVICE typename Op::Acc fold_along(const Problem<T>& p, const T* x, int64_t
   typename Op::Acc acc[kPacksInFlight];
   REEL_UNROLL
   for (int k = 0; k < kPacksInFlight; ++k) acc[k] = Op::identity();
-  for (int i = lane * run; i < n; i += kPacksInFlight * width * run) {
+  const int runs = n / run;
+  for (int i = lane; i < runs; i += kPacksInFlight * width) {
     REEL_ROLLED
     for (int j = 0; j < run; ++j) {
       REEL_UNROLL
       for (int k = 0; k < kPacksInFlight; ++k) {
-        const int64_t at = begin + i + k * width * run + j;
-        if (i + k * width * run + j < n) acc[k] = Op::join(acc[k], Op::from(x[p.step(at)], at));
+        const int64_t at = begin + (i + k * width) * run + j;
+        if (i + k * width < runs) acc[k] = Op::join(acc[k], Op::from(x[p.step(at)], at));
       }
     }
   }
-  return Op::join(Op::join(acc[0], acc[1]), Op::join(acc[2], acc[3]));
+  auto all = Op::join(Op::join(acc[0], acc[1]), Op::join(acc[2], acc[3]));
+  if (lane != runs % width) return all;
+  REEL_ROLLED
+  for (int64_t at = begin + runs * run; at < begin + n; ++at) all = Op::join(all, Op::from(x[p.step(at)], at));
+  return all;
 }
 
 /// `width` threads per result: a power of two of a warp's lanes, or the block.

@@ -16,7 +16,7 @@ inline constexpr int kReduceThreads = 128;  // of a block
 /// `run` neighbouring columns per thread; `width` is a multiple of it. A row lane takes every rows()-th row in turn: lanes
 /// beyond the segment's rows change nothing, so that a segment's result is that of any number of lanes that it does not fill.
 template <class Op, class T, int run>
-__global__ void __launch_bounds__(device::kReduceThreads)
+__global__ void __launch_bounds__(kReduceThreads)
     segment_reduce(const T* x, const int64_t* offsets, int64_t segments, int64_t width, bool mean, T* y, int64_t* which,
                    Lanes lanes) {
   using Values = Several<typename Op::Acc, run>;
