@@ -29,19 +29,22 @@ REEL_SCALAR T logsigmoid(T x) {
 template <class T>
 REEL_SCALAR T silu(T x) {
   constexpr T limit = sizeof(T) == 4 ? T(120) : T(800);  // it is 0 below -limit and x above limit
+  constexpr Bits<T> offset = sizeof(T) == 4 ? 64 : 256;  // of exponents, so that powers of two are normal numbers
+  constexpr T rest = sizeof(T) == 4 ? T(0x1p-64) : T(0x1p-256);
   const T b = x < -limit ? -limit : x;
   const T a = abs(b);
   const ReducedExponent<T> reduced = reduce_exponent(-(a > limit ? limit : a));
   const T y = expm1_polynomial(reduced.r) + reduced.low;
-  const T e = scale(T(1) + y, reduced.bits);
+  const T power = power_of_two<T>(reduced.bits + offset);
+  const T e = (T(1) + y) * power * rest;
   const T d = T(1) + e;
-  const T s = T(1) / d;
+  const T s = quotient(T(1), d);
   const T sd = s * d;
   const T correction = (T(1) - sd) - fma(s, e - (d - T(1)), product_tail(s, d, sd));
   const bool left = b < T(0);
   const T f = b * s;
   const T more = fma(f, left ? y + correction : correction, product_tail(b, s, f));
-  const T product = scale(f + more, left ? reduced.bits : Bits<T>(0));
+  const T product = (f + more) * (left ? power : power_of_two<T>(offset)) * rest;
   return x > limit ? x : product;
 }
 
@@ -52,7 +55,7 @@ REEL_SCALAR T silu_derivative(T x) {
   T b = x > limit ? limit : x;
   b = b < -limit ? -limit : b;
   const T e = exp(-abs(b));
-  const T larger = T(1) / (T(1) + e), smaller = e * larger;
+  const T larger = quotient(T(1), T(1) + e), smaller = e * larger;
   const bool left = b < T(0);
   return (left ? smaller : larger) * fma(b, left ? larger : smaller, T(1));
 }

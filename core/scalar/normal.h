@@ -163,11 +163,11 @@ REEL_SCALAR T erf_derivative(T x) {
   return static_cast<T>(Exponential<T>(square.high, square.low).times(1.1283791670955126));
 }
 
-/// exp(-a^2 / 2) = 2^n (1 + h + u) for 0 <= a <= 15, with h = r = -a^2 / 2 - n ln 2 and u = exp(r) - 1 - r; `power` is
-/// 2^(n + 64), since 2^n alone may not be normal. Works on -2 r, whose polynomial has the coefficients of
+/// exp(-a^2 / 2) = 2^n (1 + y) for 0 <= a <= 15, with y = exp(r) - 1 and r = -a^2 / 2 - n ln 2; `power` is 2^(n + 64),
+/// since 2^n alone may not be normal. Works on -2 r, whose polynomial has the coefficients of
 /// expm1_polynomial times powers of -1/2.
 struct NormalExponential {
-  float h, u, power;
+  float y, power;
 
   REEL_SCALAR explicit NormalExponential(float a) {
     constexpr float shift = Format<float>::kRound + 127 + 64;  // leaves the bits of 2^(n + 64)'s exponent
@@ -177,8 +177,7 @@ struct NormalExponential {
     const float rest = fma(n, 2 * ln2_low<float>(), product_tail(a, a, square));
     const float z = fma(n, 2 * ln2_high<float>(), square) + rest;
     const float q = polynomial(z, 0.125f, -0.0208331475f, 0.00260415350f, -0.00026153025f, 0.0000217747141f);
-    h = -0.5f * z;
-    u = z * z * q;
+    y = fma(z * z, q, -0.5f * z);
     power = from_bits<float>(to_bits(shifted) << Format<float>::kMantissa);
   }
 };
@@ -208,24 +207,24 @@ REEL_SCALAR double gelu(double x) {
   return (x <= 0.0 ? 0.0 : x) - tail;
 }
 
-/// f32: the tail is s Q(s) (1 + h + u) 2^n; what s, Q and their product lose in rounding goes into `low`, that of s by the
-/// slope of s Q(s), so that the last sum rounds alone.
+/// f32: the tail is s Q(s) (1 + y) 2^n; what s, Q and their product lose in rounding goes into `low`, that of s by the slope
+/// of s Q(s), so that the last sum rounds alone.
 REEL_SCALAR float gelu(float x) {
   using R = TailRatioF32;
   const float a = normal_magnitude(x);
   const NormalExponential e(a);
   const float d = a + R::offset;
-  const float s = a / d;
+  const float reciprocal = rough_reciprocal(d);
+  const float s = a * reciprocal;
   const float excess = fma(s, a - (d - R::offset), product_tail(s, d, a));  // s (a + 9/4) - a
   const float v = s - R::center;
   const float inner = R::inner(v);
   const float q = fma(v, inner, R::first);
   const float p = s * q;
-  const float shift = excess * fma(s, 1 / R::offset, -1 / R::offset);
   const float rounding = fma(s, product_tail(v, inner, q - R::first), product_tail(s, q, p));
-  const float low = fma(shift, fma(s, inner, q), rounding);
-  const float tail = p + fma(p, e.h + e.u, fma(low, e.h, low));
-  return (x <= 0.0f ? 0.0f : x) - tail * e.power * 0x1p-64f;
+  const float low = fma(excess * reciprocal, -fma(s, inner, q), rounding);
+  const float tail = p + fma(p, e.y, fma(low, e.y, low));
+  return fma(-tail * e.power, 0x1p-64f, x <= 0.0f ? 0.0f : x);
 }
 
 /// Phi(x) + x phi(x); for a = |x| and x < 0 it is exp(-a^2 / 2) (R(a) - a / sqrt(2 pi)), and 1 minus that for x > 0.
@@ -242,10 +241,10 @@ REEL_SCALAR float gelu_derivative(float x) {
   using R = TailRatioF32;
   const float a = normal_magnitude(x);
   const NormalExponential e(a);
-  const float t = 1.0f / (a + R::offset);
+  const float t = quotient(1.0f, a + R::offset);
   const float v = fma(a, t, -R::center);
   const float p = fma(t, fma(v, R::inner(v), R::first), -0.39894228f * a);
-  const float tail = fma(p, e.h + e.u, p) * e.power * 0x1p-64f;
+  const float tail = fma(p, e.y, p) * e.power * 0x1p-64f;
   const float slope = x > 0.0f ? 1.0f - tail : tail;
   return x == x ? slope : x;
 }

@@ -26,7 +26,7 @@ REEL_SCALAR T tanh_by_exponential(T a) {
   const ReducedExponent<T> e = reduce_exponent(T(2) * (a > high ? high : a));
   const T power = power_of_two<T>(e.bits);
   const T u = fma(power, expm1_polynomial(e.r), power - T(1));
-  return u / (u + T(2));
+  return quotient(u, u + T(2));
 }
 
 /// Hyperbolic tangent. In f32 the quotient is good for 2.6 ULP near 0, so that small x take an odd polynomial instead:
@@ -44,7 +44,7 @@ REEL_SCALAR double tanh(double x) { return copysign(tanh_by_exponential(abs(x)),
 template <class T>
 REEL_SCALAR T sigmoid(T x) {
   const T e = exp(-abs(x));
-  const T t = e / (T(1) + e);
+  const T t = quotient(e, T(1) + e);
   return x < T(0) ? fma(-e, t, e) : T(1) - t;  // e (1 - t) is better than t: the rounding of 1 + e matters less
 }
 
