@@ -125,9 +125,9 @@ REEL_DEVICE void load_x(const WeightTiling& w, const WeightTile& tile, const Chu
   const T* const from = x + chunk.image * g.x_image + static_cast<int64_t>(first) * w.inputs +
                         static_cast<int64_t>(depth) * g.input[1] * g.input[2];
   const auto place = [&](int i, int& channel, int& r, int& c) {
-    const int line = w.x_row.of(i);
+    const int line = static_cast<int>(w.x_row.quotient(static_cast<uint32_t>(i)));
     c = i - line * w.x_cols;
-    channel = w.x_channel.of(line);
+    channel = static_cast<int>(w.x_channel.quotient(static_cast<uint32_t>(line)));
     r = line - channel * w.x_rows;
   };
   transfer<kInFlight<T, Size>>(

@@ -1,23 +1,11 @@
 #pragma once
 
 #include "reel/backends/cuda/conv.h"
+#include "reel/backends/cuda/nest.h"
 
 // How blocks share the work of a convolution's gradients by weight and bias: see conv_weight_tiles.cu.
 
 namespace reel::cuda {
-
-/// n / d for n below 2^16, without a division.
-struct Divisor {
-  uint32_t d = 1, reciprocal = 0;
-
-  Divisor() = default;
-  explicit Divisor(int divisor)
-      : d(static_cast<uint32_t>(divisor)), reciprocal(d > 1 ? static_cast<uint32_t>((uint64_t{1} << 32) / d + 1) : 0) {}
-  REEL_DEVICE int of(int n) const {
-    if (d == 1) return n;
-    return static_cast<int>(static_cast<uint64_t>(static_cast<uint32_t>(n)) * reciprocal >> 32);
-  }
-};
 
 /// The weights of which one thread keeps the sums: of `out` output and `in` input channels, `rows` x `cols` taps; and `out`
 /// biases.
