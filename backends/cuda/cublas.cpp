@@ -1,4 +1,4 @@
-// Products by cuBLASLt. f32 is computed in f32, not TF32. Algorithms are chosen once per shape; their workspace is bounded, and
+// Products by cuBLASLt. f32 is computed in f32, or in TF32 where the product says so. Algorithms are chosen once per shape; their workspace is bounded, and
 // none adds up in an order that timing decides: the same product gives the same bits on one GPU.
 
 #include <cublasLt.h>
@@ -36,10 +36,11 @@ void set(cublasLtMatrixLayoutOpaque_t& layout, cublasLtMatrixLayoutAttribute_t a
 
 cublasLtMatmulDescOpaque_t operation_of(const Product& p) {
   const bool f64 = p.dtype == DType::f64;
+  const cublasComputeType_t type = f64      ? CUBLAS_COMPUTE_64F
+                                   : p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                            : CUBLAS_COMPUTE_32F;
   cublasLtMatmulDescOpaque_t operation;
-  check(
-      cublasLtMatmulDescInit(&operation, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, f64 ? CUDA_R_64F : CUDA_R_32F),
-      "cublasLtMatmulDescInit");
+  check(cublasLtMatmulDescInit(&operation, type, f64 ? CUDA_R_64F : CUDA_R_32F), "cublasLtMatmulDescInit");
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, p.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation, CUBLASLT_MATMUL_DESC_TRANSB, p.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   if (p.bias != nullptr) {
@@ -88,7 +89,7 @@ struct PreferenceOwner {
   }
 };
 
-using Key = std::array<std::int64_t, 17>;
+using Key = std::array<std::int64_t, 18>;
 struct KeyHash {
   std::size_t operator()(const Key& key) const {
     std::uint64_t hash = 0;
@@ -113,6 +114,7 @@ Key key_of(const Product& p) {
           p.stride_b,
           p.stride_c,
           p.bias != nullptr,
+          p.tf32,
           PreferenceOwner::alignment_of(p.a),
           PreferenceOwner::alignment_of(p.b),
           PreferenceOwner::alignment_of(p.c)};

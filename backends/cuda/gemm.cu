@@ -6,6 +6,7 @@
 
 #include "reel/backends/cuda/kernel.h"
 #include "reel/backends/cuda/product.h"
+#include "reel/core/precision.h"
 #include "reel/core/scalar/math.h"
 
 namespace reel::cuda {
@@ -292,7 +293,8 @@ void CudaOps::gemm(const Gemm& gemm) {
                         .stride_b = gemm.stride_a,
                         .stride_c = gemm.stride_c,
                         .bias = fused ? gemm.bias : nullptr,
-                        .accumulate = gemm.accumulate});
+                        .accumulate = gemm.accumulate,
+                        .tf32 = gemm.dtype == DType::f32 && matmul_precision() == MatmulPrecision::high});
   }
   const bool zero = none && !gemm.accumulate, rest = !fused && (gemm.bias != nullptr || relu);
   if (!zero && !rest) return;

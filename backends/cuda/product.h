@@ -19,6 +19,7 @@ struct Product {
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;  // elements between the matrices of a batch
   const void* bias = nullptr;
   bool accumulate = false;
+  bool tf32 = false;  // f32 operands may be rounded to TF32
 };
 
 /// Whether `multiply` takes a bias.

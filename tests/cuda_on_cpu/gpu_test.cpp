@@ -2,19 +2,24 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "reel/core/error.h"
+#include "reel/core/precision.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/custom_op.h"
+#include "reel/ops/matmul.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
+#include "reel/ops/unary.h"
 #include "reel/tests/expect.h"
 
 namespace reel {
@@ -41,6 +46,29 @@ TEST(GpuMemory, TheCacheIsGivenBackWhenItIsShort) {
   ASSERT_GE(blocks.size(), 4u) << "too little memory for this test";
   blocks.resize(blocks.size() - 3);
   EXPECT_EQ(empty({2 * kBlock}, kOnGpu).size(), 2 * kBlock);
+}
+
+// Relative to the sum of the sizes of what is added.
+double error_of_product(const Tensor& a, const Tensor& b) {
+  const std::vector<double> got = matmul(to(a, kCuda), to(b, kCuda)).to_vector<double>();
+  const Tensor x = cast(a, f64), y = cast(b, f64);
+  const std::vector<double> exact = matmul(x, y).to_vector<double>(), size = matmul(abs(x), abs(y)).to_vector<double>();
+  double worst = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) worst = std::max(worst, std::abs(got[i] - exact[i]) / size[i]);
+  return worst;
+}
+
+TEST(GpuProducts, AreInF32UnlessTf32IsAllowed) {
+  Generator generator(3);
+  const Tensor a = randn({500, 700}, generator), b = randn({700, 600}, generator);
+  EXPECT_LT(error_of_product(a, b), 2e-7);
+  set_matmul_precision(MatmulPrecision::high);
+  const double rounded = error_of_product(a, b);
+  EXPECT_LT(error_of_product(cast(a, f64), cast(b, f64)), 1e-15);
+  set_matmul_precision(MatmulPrecision::highest);
+  EXPECT_LT(rounded, 1e-3);
+  EXPECT_GT(rounded, 2e-6) << "TF32 was asked for and not taken";
+  EXPECT_LT(error_of_product(a, b), 2e-7);
 }
 
 std::vector<double> some_work(int seed) {

@@ -142,6 +142,10 @@ cudaError_t detail::failing(cudaError_t error) {
 bool detail::injected(cudaError_t& error) {
   Device& d = device();
   const std::lock_guard lock(d.mutex);
+  if (d.failed && d.failure == cudaErrorIllegalAddress) {  // the device is lost: every call says so
+    error = d.failure;
+    return true;
+  }
   if (d.fail_in == 0 || --d.fail_in > 0) return false;
   d.failed = true;
   error = d.failure;
@@ -202,11 +206,7 @@ void block_returned(void* block, std::size_t bytes, std::size_t room) {
 
 using namespace cuda_on_cpu;
 
-cudaError_t cudaGetLastError() {
-  Device& d = device();
-  if (d.last_error == cudaErrorIllegalAddress) return d.last_error;  // for good
-  return std::exchange(d.last_error, cudaSuccess);
-}
+cudaError_t cudaGetLastError() { return std::exchange(device().last_error, cudaSuccess); }
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:
