@@ -11,6 +11,8 @@ void* Ops::allocate(std::size_t bytes) { return bytes == 0 ? nullptr : detail::h
 
 void Ops::deallocate(void* block, std::size_t bytes) noexcept { detail::host_free(block, bytes); }
 
+void Ops::synchronize() {}
+
 bool Ops::fuses_steps(DType, std::int64_t) const { return false; }
 
 void Ops::recurrent(const Recurrence&, const Array&, const Array&, const Array*, const Array&, const Array*,

@@ -156,8 +156,8 @@ class REEL_API Ops {
   /// Bytes between host memory and this device; plain copies on the CPU.
   virtual void from_host(const void* host, void* device, std::int64_t bytes) = 0;
   virtual void to_host(const void* device, void* host, std::int64_t bytes) = 0;
-  /// Returns when all entries called so far have done their work; throws what went wrong in it.
-  virtual void synchronize() {}
+  /// Returns when all entries called so far have done their work; throws what went wrong in it. On the CPU they have.
+  virtual void synchronize();
 
   // --- elementwise --------------------------------------------------------------------------------------------------
   /// y = f(x); x strided.
