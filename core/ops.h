@@ -288,11 +288,11 @@ class REEL_API Ops {
   virtual void softmax(SoftmaxOp op, const Array& x, int axis, double temperature, const Array& y) = 0;
   virtual void softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int axis, double temperature,
                                 const Array& dx) = 0;
-  /// loss[r] = lse[r] - logits[r, target[r]], lse[r] = log sum exp of row r; logits [rows, cols], target [rows] (i32, i64).
-  /// Rows whose target is `ignore` give 0.
+  /// loss[r] = lse[r] - logits[r, target[r]], lse[r] = log sum exp of row r; logits [rows, cols], target [rows] (i32, i64). Where
+  /// the target is `ignore`: 0. loss [rows]; or [], the mean of the other rows: then lse [rows + 1] ends with their number.
   virtual void cross_entropy(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
                              const Array& lse) = 0;
-  /// dlogits[r, c] = dloss[r] (exp(logits[r, c] - lse[r]) - (c == target[r])); dloss strided (stride 0 for a mean).
+  /// dlogits[r, c] = dloss[r] (exp(logits[r, c] - lse[r]) - (c == target[r])); dloss strided, or [], that of the mean.
   virtual void cross_entropy_backward(const Array& logits, const Array& target, std::int64_t ignore, const Array& lse,
                                       const Array& dloss, const Array& dlogits) = 0;
 

@@ -107,25 +107,31 @@ void check_classes(const char* op, const Ragged& scores, SourceLocation where) {
                      where);
 }
 
-// The class of each row: checked, and what of the rows that are ignored.
+// The class of each row: checked, and contiguous.
+Tensor checked_classes(const char* op, const Tensor& target, std::int64_t ignore, const char* name,
+                       const Tensor& scores, SourceLocation where) {
+  check::index(op, "target", target, where);
+  check::shape(op, "target", target, {scores.shape()[0]}, where);
+  if (!(target.device() == scores.device()))
+    throw DeviceError(std::string(op) + ": target must be on " + scores.device().name() + " like " + name + ", got " +
+                          target.device().name(),
+                      where);
+  const detail::Pause pause;
+  Tensor index = detail::packed(target);
+  backend(scores.device()).check_indices(index.array(), scores.shape()[1], &ignore, op, where);
+  return index;
+}
+
+// The class of each row, and which of them are not ignored.
 struct Targets {
-  Tensor index;    // [rows], contiguous
+  Tensor index;    // [rows]
   Tensor counts;   // bool8: not ignored
   Tensor counted;  // the same as 1 and 0 in the scores' dtype
 
-  Targets(const char* op, const Tensor& target, std::int64_t ignore, const char* name, const Tensor& scores,
-          SourceLocation where) {
-    check::index(op, "target", target, where);
-    check::shape(op, "target", target, {scores.shape()[0]}, where);
-    if (!(target.device() == scores.device()))
-      throw DeviceError(std::string(op) + ": target must be on " + scores.device().name() + " like " + name + ", got " +
-                            target.device().name(),
-                        where);
+  Targets(Tensor classes, std::int64_t ignore, DType dtype) : index(std::move(classes)) {
     const detail::Pause pause;
-    index = detail::packed(target);
-    backend(scores.device()).check_indices(index.array(), scores.shape()[1], &ignore, op, where);
     counts = index != ignore;
-    counted = cast(counts, scores.dtype());
+    counted = cast(counts, dtype);
   }
   /// The classes as i64, 0 where ignored.
   Tensor index_or_0() const {
@@ -174,22 +180,26 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const Clas
   return options.reduction == Reduction::sum ? sum(loss, {}, Keep::no, where) : mean(loss, {}, Keep::no, where);
 }
 
-Tensor row_losses(const Tensor& logits, const Tensor& target, std::int64_t ignore, SourceLocation where) {
+// The rows' losses [rows], or the mean of those that are not ignored.
+Tensor row_losses(const Tensor& logits, const Tensor& target, std::int64_t ignore, bool mean, SourceLocation where) {
   const std::int64_t rows = logits.shape()[0];
-  Tensor loss = empty({rows}, {.dtype = logits.dtype(), .device = logits.device()});
-  Tensor lse = empty_like(loss);
+  const TensorOptions options{.dtype = logits.dtype(), .device = logits.device()};
+  Tensor loss = mean ? empty({}, options) : empty({rows}, options);
+  Tensor lse = empty({mean ? rows + 1 : rows}, options);
   const Tensor scores = detail::packed(logits);
   backend(logits.device()).cross_entropy(scores.array(), target.array(), ignore, loss.array(), lse.array());
   if (taping())
     record_op(
         "cross_entropy", where, {&logits}, loss, {&logits, &target},
-        [logits, scores, target, lse, ignore](Gradients& g) {
+        [logits, scores, target, lse, ignore, mean](Gradients& g) {
           if (g.recording()) {
             const Tensor classes = arange(logits.shape()[1], {.dtype = target.dtype(), .device = target.device()});
             const Tensor hit = cast(unsqueeze(target, 1) == classes, logits.dtype());
             // Rows that are ignored or all -inf are not looked at: a NaN there does not come through.
             const Tensor counted = untaped([&] { return logical_and(target != ignore, max(logits, 1) != -INFINITY); });
-            const Tensor weight = unsqueeze(g.dy() * cast(counted, logits.dtype()), 1);
+            const Tensor grad =
+                mean ? g.dy() / untaped([&] { return slice(lse, 0, lse.size() - 1, lse.size()); }) : g.dy();
+            const Tensor weight = unsqueeze(grad * cast(counted, logits.dtype()), 1);
             g.add(0, (softmax(reel::where(unsqueeze(counted, 1), logits, 0.0), 1) - hit) * weight);
             return;
           }
@@ -243,8 +253,13 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
                      where);
   if (is_floating(target.dtype())) return soft_cross_entropy(logits, target, weights, options, where);
 
-  const Targets targets("cross_entropy", target, options.ignore, "logits", logits, where);
-  Tensor loss = weights.times(row_losses(logits, targets.index, options.ignore, where), targets);
+  const Tensor classes = checked_classes("cross_entropy", target, options.ignore, "logits", logits, where);
+  if (!weights.weight.defined() && smoothing == 0) {
+    const Tensor loss = row_losses(logits, classes, options.ignore, options.reduction == Reduction::mean, where);
+    return options.reduction == Reduction::sum ? sum(loss, {}, Keep::no, where) : loss;
+  }
+  const Targets targets(classes, options.ignore, logits.dtype());
+  Tensor loss = weights.times(row_losses(logits, classes, options.ignore, false, where), targets);
   if (smoothing > 0) {
     const Tensor spread = weights.sum(neg(log_softmax(logits, 1)));
     loss = (1 - smoothing) * loss +
@@ -260,7 +275,8 @@ Tensor nll_loss(const Tensor& log_p, const Tensor& target, const NllOptions& opt
     return by_rows("nll_loss", log_p, axis, target, options.reduction, where,
                    [&](const Tensor& x, const Tensor& t) { return nll_loss(x, t, options, where); });
   const ClassWeights weights("nll_loss", options.weight, "log_p", log_p, where);
-  const Targets targets("nll_loss", target, options.ignore, "log_p", log_p, where);
+  const Targets targets(checked_classes("nll_loss", target, options.ignore, "log_p", log_p, where), options.ignore,
+                        log_p.dtype());
   const std::int64_t rows = log_p.shape()[0], classes = log_p.shape()[1];
   const Tensor place =
       untaped([&] { return targets.index_or_0() + classes * arange(rows, {.dtype = i64, .device = log_p.device()}); });

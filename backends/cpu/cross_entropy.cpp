@@ -3,6 +3,7 @@
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/softmax_rows.h"
+#include "reel/core/scratch.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
@@ -24,6 +25,13 @@ void loss_rows(const T* x, int64_t rows, int64_t cols, const Index* target, int6
       loss[r] = target[r] == ignore ? T(0) : (shifts[k] - x[r * cols + target[r]]) + log_sums[k];
     }
   }
+}
+
+template <class Index>
+int64_t count_others(const Index* index, int64_t n, int64_t value) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; ++i) count += index[i] != value;
+  return count;
 }
 
 /// Writes grad (exp(x - lse) - (c == target)).
@@ -60,13 +68,31 @@ __attribute__((noinline)) void gradient_row(const T* x, int64_t cols, int64_t ta
 
 void CpuOps::cross_entropy(const Array& logits, const Array& target, int64_t ignore, const Array& loss,
                            const Array& lse) {
-  const int64_t cols = logits.shape[1];
+  const int64_t rows = logits.shape[0], cols = logits.shape[1];
+  if (loss.rank() == 0) {
+    const Scratch room(static_cast<std::size_t>(rows) * size_of(loss.dtype));
+    Array losses = loss, total = loss;
+    losses.data = room.as<void>();
+    losses.size = rows;
+    losses.shape = {rows};
+    total.shape = {1};
+    losses.strides[0] = total.strides[0] = 1;
+    cross_entropy(logits, target, ignore, losses, lse);
+    reduce(ReduceOp::sum, losses, total, nullptr);
+    dispatch_floating(loss.dtype, [&]<class T>() {
+      const T count = static_cast<T>(
+          dispatch_index(target.dtype, [&]<class Index>() { return count_others(target.as<Index>(), rows, ignore); }));
+      lse.as<T>()[rows] = count;
+      *loss.as<T>() /= count;
+    });
+    return;
+  }
   dispatch_floating(logits.dtype, [&]<class T>() {
     dispatch_index(target.dtype, [&]<class Index>() {
       const T* const x = logits.as<T>();
       const Index* const wanted = target.as<Index>();
       T *const losses = loss.as<T>(), *const lses = lse.as<T>();
-      parallel_for(logits.shape[0], rows_per_chunk(cols), [=](int64_t begin, int64_t end) {
+      parallel_for(rows, rows_per_chunk(cols), [=](int64_t begin, int64_t end) {
         loss_rows(x + begin * cols, end - begin, cols, wanted + begin, ignore, losses + begin, lses + begin);
       });
     });
@@ -75,19 +101,22 @@ void CpuOps::cross_entropy(const Array& logits, const Array& target, int64_t ign
 
 void CpuOps::cross_entropy_backward(const Array& logits, const Array& target, int64_t ignore, const Array& lse,
                                     const Array& dloss, const Array& dlogits) {
-  const int64_t cols = logits.shape[1], stride = dloss.strides[0];
+  const int64_t rows = logits.shape[0], cols = logits.shape[1];
+  const bool mean = dloss.rank() == 0;
+  const int64_t stride = mean ? 0 : dloss.strides[0];
   dispatch_floating(logits.dtype, [&]<class T>() {
     dispatch_index(target.dtype, [&]<class Index>() {
       const T *const x = logits.as<T>(), *const lses = lse.as<T>(), *const grads = dloss.as<T>();
       const Index* const wanted = target.as<Index>();
       T* const dx = dlogits.as<T>();
-      parallel_for(logits.shape[0], rows_per_chunk(cols), [=](int64_t begin, int64_t end) {
+      const T of_mean = mean ? grads[0] / lses[rows] : T(0);
+      parallel_for(rows, rows_per_chunk(cols), [=](int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; ++r) {
           T* const row = dx + r * cols;
           if (wanted[r] == ignore || lses[r] == -kInfinity<T>) {  // an all -infinity row: loss NaN, gradient 0
             for (int64_t c = 0; c < cols; ++c) row[c] = 0;
           } else {
-            gradient_row<T>(x + r * cols, cols, wanted[r], lses[r], grads[r * stride], row);
+            gradient_row<T>(x + r * cols, cols, wanted[r], lses[r], mean ? of_mean : grads[r * stride], row);
           }
         }
       });

@@ -1,6 +1,7 @@
 // Cross entropy with its softmax, along rows: held in registers, or cut into pieces where no block holds them, as in
 // softmax.cu.
 
+#include "reel/backends/cuda/last_block.h"
 #include "reel/backends/cuda/softmax.h"
 
 namespace reel::cuda {
@@ -19,20 +20,58 @@ struct Classes {
   }
 };
 
+/// The losses of a block's rows, and how many of them count. In f64: exact for any number of rows.
+struct LossSum {
+  double loss, count;
+};
+
+/// Where losses go: each row's, or their mean.
+template <class T>
+struct Losses {
+  T *of_row, *lse, *mean;  // of_row or mean is null
+  LossSum* of_block;       // for the mean
+};
+
 /// loss = (shift - x[target]) + log sum exp(x - shift): both terms are small where the loss is, however large the logits are.
 template <class T>
-REEL_DEVICE void store_loss(const Classes& classes, const T* x, int64_t r, int64_t n, PieceSum<T> shift_and_sum,
-                            T* loss, T* lse) {
+REEL_DEVICE LossSum store_loss(const Classes& classes, const T* x, int64_t r, int64_t n, PieceSum<T> shift_and_sum,
+                               const Losses<T>& losses) {
   const T shift = shift_and_sum.greatest, log_sum = scalar::log(shift_and_sum.sum);
-  lse[r] = shift + log_sum;
+  losses.lse[r] = shift + log_sum;
   const int64_t wanted = classes.of(r);
-  if (wanted == classes.ignore) loss[r] = 0;
-  else loss[r] = wanted >= 0 && wanted < n ? (shift - x[r * n + wanted]) + log_sum : scalar::quiet_nan<T>();
+  const bool counts = wanted != classes.ignore;
+  T loss = 0;
+  if (counts) loss = wanted >= 0 && wanted < n ? (shift - x[r * n + wanted]) + log_sum : scalar::quiet_nan<T>();
+  if (losses.of_row != nullptr) losses.of_row[r] = loss;
+  return {static_cast<double>(loss), counts ? 1.0 : 0.0};
+}
+
+/// The mean of what all threads of all blocks have stored, and after the rows' lse how many count.
+template <class T>
+REEL_DEVICE void store_mean(LossSum own, int64_t rows, const Losses<T>& losses, double* scratch) {
+  const auto joined = [&](LossSum sum) {
+    const auto add = [](double a, double b) { return a + b; };
+    return LossSum{join_block(sum.loss, scratch, add), join_block(sum.count, scratch, add)};
+  };
+  const LossSum of_block = joined(own);
+  if (threadIdx.x == 0) losses.of_block[blockIdx.x] = of_block;
+  if (!is_last_of(0, gridDim.x)) return;
+  LossSum sum{0, 0};
+  for (int64_t i = threadIdx.x; i < gridDim.x; i += blockDim.x) {
+    sum.loss += losses.of_block[i].loss;
+    sum.count += losses.of_block[i].count;
+  }
+  sum = joined(sum);
+  if (threadIdx.x > 0) return;
+  *losses.mean = static_cast<T>(sum.loss / sum.count);
+  losses.lse[rows] = static_cast<T>(sum.count);
 }
 
 template <class T, int count, int packs>
-__global__ void cross_entropy_held(const T* x, Classes classes, T* loss, T* lse, int64_t rows, int n, Holders holders) {
-  REEL_DYNAMIC_SHARED(T, scratch);
+__global__ void cross_entropy_held(const T* x, Classes classes, Losses<T> losses, int64_t rows, int n,
+                                   Holders holders) {
+  REEL_DYNAMIC_SHARED(double, wide_scratch);
+  T* const scratch = reinterpret_cast<T*>(wide_scratch);
   const int64_t r = holders.row();
   HeldRow<T, count, packs> row;
   row.load(x + r * n, r < rows ? n : 0, holders, -scalar::infinity<T>());
@@ -41,18 +80,33 @@ __global__ void cross_entropy_held(const T* x, Classes classes, T* loss, T* lse,
   const T shift = finite_shift(holders.join(greatest, scratch, [](T a, T b) { return larger(a, b); }));
   row.each([&](T value) { sum += exp_negative(value - shift); });
   sum = holders.sum(sum, scratch);
-  if (r < rows && holders.lane() == 0) store_loss(classes, x, r, n, PieceSum<T>{shift, sum}, loss, lse);
+  LossSum own{0, 0};
+  if (r < rows && holders.lane() == 0) own = store_loss(classes, x, r, n, PieceSum<T>{shift, sum}, losses);
+  if (losses.mean != nullptr) store_mean(own, rows, losses, wide_scratch);
 }
 
 /// A warp per row joins its pieces.
 template <class T>
-__global__ void cross_entropy_pieces(const T* x, Classes classes, const PieceSum<T>* sums, T* loss, T* lse,
+__global__ void cross_entropy_pieces(const T* x, Classes classes, const PieceSum<T>* sums, Losses<T> losses,
                                      int64_t rows, int64_t n, RowPieces pieces, Holders warp) {
+  REEL_DYNAMIC_SHARED(double, scratch);
   const int64_t r = warp.row();
   T* const no_scratch = nullptr;
   const PieceSum<T> whole = join_pieces(sums + r * pieces.count, r < rows ? pieces.count : 0, T(1), warp, no_scratch);
-  if (r < rows && warp.lane() == 0) store_loss(classes, x, r, n, whole, loss, lse);
+  LossSum own{0, 0};
+  if (r < rows && warp.lane() == 0) own = store_loss(classes, x, r, n, whole, losses);
+  if (losses.mean != nullptr) store_mean(own, rows, losses, scratch);
 }
+
+/// The gradients of the rows' losses: a stride from each other, or all the same, that of the mean of `count` rows.
+template <class T>
+struct LossGradients {
+  const T* dloss;
+  int64_t stride;
+  const T* count;  // null: of each row
+
+  REEL_DEVICE T of(int64_t r) const { return count != nullptr ? dloss[0] / count[0] : dloss[r * stride]; }
+};
 
 /// The gradient of a row's loss; a target that is ignored, or a row of -infinity, whose loss is NaN, has none.
 template <class T>
@@ -61,8 +115,8 @@ struct RowGradient {
   int64_t wanted;
   bool none;
 
-  REEL_DEVICE RowGradient(const Classes& classes, const T* lse, const T* dloss, int64_t stride, int64_t r)
-      : grad(dloss[r * stride]), level(lse[r]), wanted(classes.of(r)) {
+  REEL_DEVICE RowGradient(const Classes& classes, const T* lse, const LossGradients<T>& grads, int64_t r)
+      : grad(grads.of(r)), level(lse[r]), wanted(classes.of(r)) {
     none = wanted == classes.ignore || level == -scalar::infinity<T>();
   }
   REEL_DEVICE T at(T probability, int64_t i) const {
@@ -73,15 +127,15 @@ struct RowGradient {
 /// dx = grad (exp(x - lse) - (c == target)). Where lse is large its rounding error is that of every exponent: the row is
 /// divided by its sum then.
 template <class T, int count, int packs>
-__global__ void cross_entropy_backward_held(const T* x, Classes classes, const T* lse, const T* dloss, int64_t stride,
-                                            T* dx, int64_t rows, int n, Holders holders) {
+__global__ void cross_entropy_backward_held(const T* x, Classes classes, const T* lse, LossGradients<T> grads, T* dx,
+                                            int64_t rows, int n, Holders holders) {
   using Row = HeldRow<T, count, packs>;
   REEL_DYNAMIC_SHARED(T, scratch);
   const int64_t r = holders.row();
   const int size = r < rows ? n : 0;
   Row row;
   row.load(x + r * n, size, holders, -scalar::infinity<T>());
-  const RowGradient<T> gradient(classes, lse, dloss, stride, r < rows ? r : 0);
+  const RowGradient<T> gradient(classes, lse, grads, r < rows ? r : 0);
   T sum = 0;
   row.each([&](T& value) {
     value = exp_negative(value - gradient.level);
@@ -96,7 +150,7 @@ __global__ void cross_entropy_backward_held(const T* x, Classes classes, const T
 
 /// The same of a piece, from the pieces' sums.
 template <class T, int count>
-__global__ void cross_entropy_backward_pieces(const T* x, Classes classes, const T* lse, const T* dloss, int64_t stride,
+__global__ void cross_entropy_backward_pieces(const T* x, Classes classes, const T* lse, LossGradients<T> grads,
                                               const PieceSum<T>* sums, T* dx, int64_t n, RowPieces pieces,
                                               Holders block) {
   using Row = HeldRow<T, count, kHeld<T> / count>;
@@ -106,7 +160,7 @@ __global__ void cross_entropy_backward_pieces(const T* x, Classes classes, const
   Row row;
   row.load(x + r * n + begin, size, block, T(0));
   const PieceSum<T> whole = join_pieces(sums + r * pieces.count, pieces.count, T(1), block, scratch);
-  const RowGradient<T> gradient(classes, lse, dloss, stride, r);
+  const RowGradient<T> gradient(classes, lse, grads, r);
   const T inverse = T(1) / whole.sum;
   Row::each_place(size, block, [&](int p, int k, int i) {
     T& value = row.at[p].v[k];
@@ -122,22 +176,35 @@ void CudaOps::cross_entropy(const Array& logits, const Array& target, std::int64
                             const Array& lse) {
   const int64_t rows = logits.shape[0], n = logits.shape[1];
   const device::Classes classes{target.data, target.dtype == DType::i64, ignore};
+  const bool mean = loss.rank() == 0;
   dispatch_floating(logits.dtype, [&]<class T>() {
     const T* const x = logits.as<T>();
+    const auto run = [&](Grid grid, auto start) {
+      if (mean && grid.blocks == 0) grid.blocks = 1;  // the mean of nothing is something
+      grid.shared_bytes = sizeof(double) * device::kWarp;
+      const auto blocks = static_cast<std::size_t>(grid.blocks);
+      const Workspace of_block(context_.memory(), mean ? sizeof(device::LossSum) * blocks : 0);
+      T* const y = loss.as<T>();
+      start(grid,
+            device::Losses<T>{mean ? nullptr : y, lse.as<T>(), mean ? y : nullptr, of_block.as<device::LossSum>()});
+    };
     if (n <= kLongestHeld<T>) {
       const HeldPlan plan = held_plan<T>(rows, n, in_packs<T>(n, {x}), sizeof(T));
-      dispatch_held<T>(plan, [&]<int count, int packs>() {
-        launch(context_, "cross_entropy", plan.grid, &device::cross_entropy_held<T, count, packs>, x, classes,
-               loss.as<T>(), lse.as<T>(), rows, static_cast<int>(n), plan.holders);
+      run(plan.grid, [&](const Grid& grid, const device::Losses<T>& losses) {
+        dispatch_held<T>(plan, [&]<int count, int packs>() {
+          launch(context_, "cross_entropy", grid, &device::cross_entropy_held<T, count, packs>, x, classes, losses,
+                 rows, static_cast<int>(n), plan.holders);
+        });
       });
       return;
     }
     const PiecePlan<T> plan(rows, n);
     const Workspace sums(context_.memory(), sizeof(device::PieceSum<T>) * plan.units());
     softmax_piece_sums<T>(context_, plan, x, sums.as<device::PieceSum<T>>(), n, T(1));
-    launch(context_, "cross_entropy", Grid{.blocks = ceil_div(rows, kThreads / device::kWarp)},
-           &device::cross_entropy_pieces<T>, x, classes, sums.as<device::PieceSum<T>>(), loss.as<T>(), lse.as<T>(),
-           rows, n, plan.pieces, device::Holders{device::kWarp});
+    run({.blocks = ceil_div(rows, kThreads / device::kWarp)}, [&](const Grid& grid, const device::Losses<T>& losses) {
+      launch(context_, "cross_entropy", grid, &device::cross_entropy_pieces<T>, x, classes,
+             sums.as<device::PieceSum<T>>(), losses, rows, n, plan.pieces, device::Holders{device::kWarp});
+    });
   });
 }
 
@@ -151,11 +218,14 @@ void CudaOps::cross_entropy_backward(const Array& logits, const Array& target, s
     const T* const x = logits.as<T>();
     T* const dx = dlogits.as<T>();
     const bool packed = in_packs<T>(n, {x, dx});
+    const bool mean = dloss.rank() == 0;
+    const device::LossGradients<T> grads{dloss.as<T>(), mean ? 0 : dloss.strides[0],
+                                         mean ? lse.as<T>() + rows : nullptr};
     if (n <= kLongestHeld<T>) {
       const HeldPlan plan = held_plan<T>(rows, n, packed, sizeof(T));
       dispatch_held<T>(plan, [&]<int count, int packs>() {
         launch(context_, kName, plan.grid, &device::cross_entropy_backward_held<T, count, packs>, x, classes,
-               lse.as<T>(), dloss.as<T>(), dloss.strides[0], dx, rows, static_cast<int>(n), plan.holders);
+               lse.as<T>(), grads, dx, rows, static_cast<int>(n), plan.holders);
       });
       return;
     }
@@ -164,8 +234,7 @@ void CudaOps::cross_entropy_backward(const Array& logits, const Array& target, s
     softmax_piece_sums<T>(context_, plan, x, sums.as<device::PieceSum<T>>(), n, T(1));
     launch(context_, kName, plan.grid,
            packed ? &device::cross_entropy_backward_pieces<T, kPack<T>> : &device::cross_entropy_backward_pieces<T, 1>,
-           x, classes, lse.as<T>(), dloss.as<T>(), dloss.strides[0], sums.as<device::PieceSum<T>>(), dx, n, plan.pieces,
-           plan.block);
+           x, classes, lse.as<T>(), grads, sums.as<device::PieceSum<T>>(), dx, n, plan.pieces, plan.block);
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reel/backends/cuda/group.h"
+#include "reel/backends/cuda/last_block.h"
 #include "reel/backends/cuda/reduction.h"
 
 // The kernels of reductions over any axes, in an order that the number of reduced elements and the length of rows in memory decide. Results
@@ -71,26 +72,6 @@ struct Pieces {
   Acc* partial;
   bool shared;
 };
-
-/// Tiles of outputs that blocks may share.
-inline constexpr int kSharedTiles = 2048;
-
-/// How many blocks have come to each tile; 0 between launches, of which a device runs one at a time.
-__device__ unsigned arrived[kSharedTiles];
-
-/// Whether this block is the last of `blocks` of a tile: then it sees what the others have written. All threads must call it.
-REEL_DEVICE bool is_last_of(int64_t tile, int64_t blocks) {
-  __threadfence();
-  __syncthreads();
-  bool last = false;
-  if (threadIdx.x == 0) {
-    last = atomicAdd(&arrived[tile], 1u) + 1 == static_cast<unsigned>(blocks);
-    if (last) arrived[tile] = 0;
-  }
-  last = __syncthreads_or(last);
-  __threadfence();
-  return last;
-}
 
 /// What a thread joins of elements begin + first, begin + first + by, .. before begin + n of a result whose first element is at
 /// x, where their places need 64 bits.

@@ -115,6 +115,29 @@ TYPED_TEST(CrossEntropy, TakesOneGradientForAllRows) {
   EXPECT_TRUE(test::same_bits(Loss<TypeParam>(x, target, mean).dlogits, Loss<TypeParam>(x, target, full).dlogits));
 }
 
+TYPED_TEST(CrossEntropy, OfRankZeroIsTheMeanOfTheRowsThatCount) {
+  for (const int64_t rows : {0, 1, 20, 1025}) {
+    const auto x = test::random_array<TypeParam>(Shape{rows, 10}, 15);
+    auto target = targets<int64_t>(rows, 10);
+    if (rows > 3) target.set(3, kIgnore);
+    TestArray<TypeParam> loss(Shape{}), lse(Shape{rows + 1}), dloss(Shape{}), dlogits(Shape{rows, 10}),
+        each(Shape{rows});
+    dloss.set(0, TypeParam(1.5));
+    test::cpu().cross_entropy(x, target, kIgnore, loss, lse);
+    test::cpu().cross_entropy_backward(x, target, kIgnore, lse, dloss, dlogits);
+    EXPECT_TRUE(loss.margins_intact() && lse.margins_intact() && dlogits.margins_intact());
+    const TypeParam count = static_cast<TypeParam>(rows > 3 ? rows - 1 : rows);
+    EXPECT_EQ(lse[rows], count);
+    for (int64_t r = 0; r < rows; ++r) each.set(r, TypeParam(1.5) / count);
+    const Loss<TypeParam> expected(x, target, each);
+    EXPECT_TRUE(test::same_bits(dlogits, expected.dlogits));
+    long double sum = 0;
+    for (int64_t r = 0; r < rows; ++r) sum += expected.loss[r];
+    if (rows == 0) EXPECT_TRUE(std::isnan(loss[0]));
+    else EXPECT_NEAR(loss[0], sum / count, 8 * std::numeric_limits<TypeParam>::epsilon() * sum / count);
+  }
+}
+
 TYPED_TEST(CrossEntropy, OfIgnoredRowsIsZeroWhateverIsInThem) {
   TestArray<TypeParam> x(Shape{3, 4});
   TestArray<int64_t> target(Shape{3});

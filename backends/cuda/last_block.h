@@ -1,0 +1,35 @@
+#pragma once
+
+#include "reel/backends/cuda/kernel.h"
+
+// Results that several blocks make together: the one that comes last joins what all of them have written.
+
+namespace reel::cuda {
+
+namespace device {
+namespace {
+
+/// Tiles of results that blocks may share.
+inline constexpr int kSharedTiles = 2048;
+
+/// How many blocks have come to each tile; 0 between launches, of which a device runs one at a time.
+__device__ unsigned arrived[kSharedTiles];
+
+/// Whether this block is the last of `blocks` of a tile: then it sees what the others have written. All threads must call it.
+REEL_DEVICE bool is_last_of(int64_t tile, int64_t blocks) {
+  __threadfence();
+  __syncthreads();
+  bool last = false;
+  if (threadIdx.x == 0) {
+    last = atomicAdd(&arrived[tile], 1u) + 1 == static_cast<unsigned>(blocks);
+    if (last) arrived[tile] = 0;
+  }
+  last = __syncthreads_or(last);
+  __threadfence();
+  return last;
+}
+
+}  // namespace
+}  // namespace device
+
+}  // namespace reel::cuda
