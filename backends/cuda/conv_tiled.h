@@ -16,6 +16,7 @@ struct Correlation {
 
   __host__ __device__ int inputs() const { return input[0] * input[1] * input[2]; }
   __host__ __device__ int outputs() const { return output[0] * output[1] * output[2]; }
+  __host__ __device__ int taps() const { return kernel[0] * kernel[1] * kernel[2]; }
 };
 
 inline Correlation forward_of(const Geometry& g) {
