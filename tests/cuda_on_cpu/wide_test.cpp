@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <tuple>
 
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
