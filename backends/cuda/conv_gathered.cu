@@ -182,7 +182,7 @@ device::Phases phases_of(const Correlation& g) {
     for (int first = 0; first < phases.count[a]; ++first) {
       int tap = 0;
       const auto reach = [&] { return first + tap * g.dilation[a] - g.padding[a]; };
-      while (tap < step && reach() % spread != 0) ++tap;
+      while (tap < step && tap < g.kernel[a] && reach() % spread != 0) ++tap;
       const bool meets = tap < step && tap < g.kernel[a];
       phases.axis[a][first] = {.first_tap = tap,
                                .kernel = meets ? (g.kernel[a] - tap + step - 1) / step : 0,
@@ -200,7 +200,9 @@ bool conv_gathered(const Context& context, const Correlation& g, const float* x,
   constexpr int kMostBlocks = 65535, kMost = std::numeric_limits<int>::max();
   for (const int spread : g.spread)
     if (spread > device::Phases::kMost) return false;
-  if (g.out <= 4 || g.out > kMostBlocks || int64_t{g.in} * g.taps() > kMost - device::kTerms) return false;
+  // Few channels fill no thread: forward, the direct kernel has the fewest instructions for them.
+  if ((g.out <= 4 && !g.backwards) || g.out > kMostBlocks) return false;
+  if (int64_t{g.in} * g.taps() > kMost - device::kTerms) return false;
   const device::Phases phases = phases_of(g);
   // The first phase is the largest.
   const int64_t total =

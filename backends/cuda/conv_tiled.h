@@ -84,7 +84,7 @@ REEL_DEVICE int element_of(const G& g, const Position& output, const Position& t
 
 /// y [batch, out, outputs] = relu(bias + correlation of x), x being 0 where relu's output `mask` [as x] is not positive. mask
 /// and bias may be null. False, and nothing done, where the kernel does not fit: that of conv_tiled is for 3 x 3 without
-/// strides, that of conv_gathered for more than 4 channels.
+/// strides, that of conv_gathered for more than 4 channels and for gradients.
 bool conv_tiled(const Context& context, const Correlation& g, const float* x, const float* mask, const float* weight,
                 const float* bias, bool relu, float* y);
 bool conv_gathered(const Context& context, const Correlation& g, const float* x, const float* mask, const float* weight,

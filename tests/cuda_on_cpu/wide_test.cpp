@@ -129,6 +129,8 @@ TEST(CudaWide, ConvolutionWithManyChannelsEqualsTheCpus) {
       {{1, 5, 9, 30}, {5, 5, 2, 7}, {.stride = {5, 8}, .padding = 1}},
       {{1, 5, 12, 30}, {5, 5, 3, 3}, {.stride = {9, 2}, .padding = 1}},
       {{17, 33, 5, 5}, {6, 33, 3, 3}, {.stride = 2, .padding = 1}},
+      {{2, 1, 20, 40}, {1, 1, 3, 3}, {.padding = 5, .dilation = 5}},
+      {{2, 3, 20, 19}, {4, 3, 7, 7}, {.stride = 2, .padding = 3}},
   };
   for (const Problem& p : problems) {
     SCOPED_TRACE(p.x.str() + " " + p.weight.str());
