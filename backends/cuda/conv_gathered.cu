@@ -1,8 +1,11 @@
 // Correlations with any kernel, stride and dilation along three axes, as a product: terms (channel, kernel's element) pass
 // through shared memory a few at a time, x's elements being gathered for a run of positions. A thread makes 8 channels of
-// kPixels positions a warp apart. Each result is one chain of fma over the terms in order.
+// kPixels positions a warp apart. Each result is one chain of fma over the terms in order. The gradient of the input of a
+// strided one is a correlation for each phase of its positions: those of one remainder modulo the stride meet the same
+// elements of the kernel.
 
 #include <limits>
+#include <numeric>
 
 #include "reel/backends/cuda/conv_tiled.h"
 
@@ -23,21 +26,56 @@ struct Gather {
   static constexpr int shared = kTerms * (positions + weight_pitch);
 };
 
-/// blockIdx.x: positions, blockIdx.y: channels, blockIdx.z: image.
+/// Positions and elements of the kernel that meet, numbered from 0 along each axis; every `spread`-th of y's and every
+/// tap_step-th of the kernel's, from a first one on.
+struct Phases {
+  static constexpr int kMost = 8;  // along an axis
+  struct Axis {
+    int first_tap, kernel, output, padding;
+  };
+  int count[3], tap_step[3], dilation[3];
+  Axis axis[3][kMost];
+};
+
+/// One of them, as element_of wants it.
+struct Phase {
+  int first[3], first_tap[3];
+  int input[3], kernel[3], output[3], stride[3], dilation[3], padding[3];
+
+  REEL_DEVICE Phase(const Correlation& g, const Phases& phases, int number) {
+    REEL_UNROLL
+    for (int a = 2; a >= 0; --a) {
+      first[a] = number % phases.count[a];
+      number /= phases.count[a];
+      const Phases::Axis& axis = phases.axis[a][first[a]];
+      first_tap[a] = axis.first_tap;
+      input[a] = g.input[a];
+      kernel[a] = axis.kernel;
+      output[a] = axis.output;
+      stride[a] = g.stride[a];
+      dilation[a] = phases.dilation[a];
+      padding[a] = axis.padding;
+    }
+  }
+  REEL_DEVICE int taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  REEL_DEVICE int outputs() const { return output[0] * output[1] * output[2]; }
+};
+
+/// blockIdx.x: positions of all images one after the other, blockIdx.y: channels, blockIdx.z: phase.
 template <int warps_out>
 __global__ void __launch_bounds__(kGatherThreads, 4)
-    conv_gathered(const __grid_constant__ Correlation g, const float* x, const float* mask, const float* weight,
-                  const float* bias, bool relu, float* y) {
+    conv_gathered(const __grid_constant__ Correlation g, const __grid_constant__ Phases phases, const float* x,
+                  const float* mask, const float* weight, const float* bias, bool relu, float* y) {
   using S = Gather<warps_out>;
   REEL_DYNAMIC_SHARED(float, values);                     // [kTerms, positions]
   float* const weights = values + kTerms * S::positions;  // [kTerms, weight_pitch]
-  const int64_t image = blockIdx.z, plane = g.inputs();
+  const Phase phase(g, phases, blockIdx.z);
+  const int plane = g.inputs(), outputs = phase.outputs(), total = g.batch * outputs;
   const int begin = blockIdx.x * S::positions, first = blockIdx.y * S::channels, outs = g.out - first;
+  if (begin >= total) return;  // phases differ in size
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int out = warp % warps_out * kOuts, position = warp / warps_out * kPixels * kWarp + lane;
-  const int taps = g.kernel[0] * g.kernel[1] * g.kernel[2], terms = g.in * taps;
-  x += image * g.x_image;
-  if (mask != nullptr) mask += image * g.mask_image;
+  const int taps = phase.taps(), terms = g.in * taps;
 
   float sum[kOuts][kPixels];
   REEL_UNROLL
@@ -52,40 +90,47 @@ __global__ void __launch_bounds__(kGatherThreads, 4)
   static_assert(runs >= 1);
   REEL_ROLLED
   for (int done = 0; done < terms; done += kTerms) {
-    const int count = smaller(kTerms, terms - done);
+    const int count = smaller(kTerms, terms - done), first_channel = done / taps;
+    const Position first_tap(done - first_channel * taps, phase.kernel);
     __syncthreads();  // all are done with the terms before
     REEL_ROLLED
     for (int r = 0; r < runs; ++r) {
       const int at = threadIdx.x + r * kGatherThreads;
-      const bool exists = begin + at < g.outputs();
-      const Position output(exists ? begin + at : 0, g.output);
-      int channel = done / taps;
-      Position tap(done % taps, g.kernel);
+      const bool exists = begin + at < total;
+      const int64_t image = exists ? (begin + at) / outputs : 0;
+      const Position output(exists ? (begin + at) % outputs : 0, phase.output);
+      int64_t from = image * g.x_image + static_cast<int64_t>(first_channel) * plane;
+      int64_t gates = image * g.mask_image + static_cast<int64_t>(first_channel) * plane;
+      Position tap = first_tap;
       REEL_UNROLL
       for (int half = 0; half < kTerms; half += kTerms / 2) {  // as many loads at once
         float value[kTerms / 2], gate[kTerms / 2];
         REEL_UNROLL
         for (int k = 0; k < kTerms / 2; ++k) {
-          const int offset = exists && half + k < count ? element_of(g, output, tap) : -1;
-          value[k] = offset >= 0 ? x[channel * plane + offset] : 0.0f;
-          gate[k] = mask != nullptr && offset >= 0 ? mask[channel * plane + offset] : 1.0f;
-          tap.next(g.kernel);
-          if (tap.at[0] < g.kernel[0]) continue;
+          const int offset = exists && half + k < count ? element_of(phase, output, tap) : -1;
+          value[k] = offset >= 0 ? x[from + offset] : 0.0f;
+          gate[k] = mask != nullptr && offset >= 0 ? mask[gates + offset] : 1.0f;
+          tap.next(phase.kernel);
+          if (tap.at[0] < phase.kernel[0]) continue;
           tap.at[0] = 0;
-          ++channel;
+          from += plane;
+          gates += plane;
         }
         REEL_UNROLL
         for (int k = 0; k < kTerms / 2; ++k) values[(half + k) * S::positions + at] = gate[k] <= 0.0f ? 0.0f : value[k];
       }
     }
-    for (int i = threadIdx.x; i < kTerms * S::channels; i += kGatherThreads) {
-      const int k = i % kTerms, o = i / kTerms, channel = (done + k) / taps, tap = (done + k) % taps;
-      weights[k * S::weight_pitch + o] =
-          k < count && o < outs
-              ? weight[static_cast<int64_t>(first + o) * g.weight_out + static_cast<int64_t>(channel) * g.weight_in +
-                       (g.backwards ? taps - 1 - tap : tap)]
-              : 0.0f;
-    }
+    // A thread's weights are all of one term.
+    const int own = threadIdx.x % kTerms, channel = (done + own) / taps;
+    const Position own_tap((done + own) % taps, phase.kernel);
+    int tap = 0;
+    REEL_UNROLL
+    for (int a = 0; a < 3; ++a) tap = tap * g.kernel[a] + phase.first_tap[a] + own_tap.at[a] * phases.tap_step[a];
+    const float* const of =
+        weight + static_cast<int64_t>(channel) * g.weight_in + (g.backwards ? g.taps() - 1 - tap : tap);
+    for (int o = threadIdx.x / kTerms; o < S::channels; o += kGatherThreads / kTerms)
+      weights[own * S::weight_pitch + o] =
+          own < count && o < outs ? of[static_cast<int64_t>(first + o) * g.weight_out] : 0.0f;
     __syncthreads();
     if (out >= outs) continue;
     REEL_UNROLL
@@ -105,39 +150,73 @@ __global__ void __launch_bounds__(kGatherThreads, 4)
     }
   }
 
-  y += image * g.y_image;
   REEL_UNROLL
   for (int p = 0; p < kPixels; ++p) {
     const int at = begin + position + p * kWarp;
-    if (at >= g.outputs()) continue;
+    if (at >= total) continue;
+    const int image = at / outputs;
+    const Position place(at - image * outputs, phase.output);
+    int offset = 0;
+    REEL_UNROLL
+    for (int a = 0; a < 3; ++a) offset = offset * g.output[a] + phase.first[a] + place.at[a] * g.spread[a];
+    float* const to = y + image * g.y_image + static_cast<int64_t>(first + out) * g.outputs() + offset;
     REEL_UNROLL
     for (int o = 0; o < kOuts; ++o)
-      if (out + o < outs)
-        y[static_cast<int64_t>(first + out + o) * g.outputs() + at] = relu && sum[o][p] <= 0.0f ? 0.0f : sum[o][p];
+      if (out + o < outs) to[static_cast<int64_t>(o) * g.outputs()] = relu && sum[o][p] <= 0.0f ? 0.0f : sum[o][p];
   }
 }
 
 }  // namespace
 }  // namespace device
 
+namespace {
+
+/// Every tap_step-th element of the kernel meets an element of x rather than the zeros between those.
+device::Phases phases_of(const Correlation& g) {
+  device::Phases phases;
+  for (int a = 0; a < 3; ++a) {
+    const int spread = g.spread[a], common = std::gcd(spread, g.dilation[a]), step = spread / common;
+    phases.tap_step[a] = step;
+    phases.dilation[a] = g.dilation[a] / common;
+    phases.count[a] = spread < g.output[a] ? spread : g.output[a];
+    for (int first = 0; first < phases.count[a]; ++first) {
+      int tap = 0;
+      const auto reach = [&] { return first + tap * g.dilation[a] - g.padding[a]; };
+      while (tap < step && tap < g.kernel[a] && reach() % spread != 0) ++tap;
+      const bool meets = tap < step && tap < g.kernel[a];
+      phases.axis[a][first] = {.first_tap = tap,
+                               .kernel = meets ? (g.kernel[a] - tap + step - 1) / step : 0,
+                               .output = (g.output[a] - first + spread - 1) / spread,
+                               .padding = meets ? -reach() / spread : 0};
+    }
+  }
+  return phases;
+}
+
+}  // namespace
+
 bool conv_gathered(const Context& context, const Correlation& g, const float* x, const float* mask, const float* weight,
                    const float* bias, bool relu, float* y) {
-  constexpr int kMostBlocks = 65535;  // along the grid's y and z
-  const int64_t taps = int64_t{g.kernel[0]} * g.kernel[1] * g.kernel[2];
-  if (g.out <= 4 || g.in * taps > std::numeric_limits<int>::max() - device::kTerms) return false;
-  if (g.batch > kMostBlocks || g.out > kMostBlocks) return false;
-  // Zeros between x's elements, unlike those around it, are no terms: an infinite weight is not to meet them.
+  constexpr int kMostBlocks = 65535, kMost = std::numeric_limits<int>::max();
   for (const int spread : g.spread)
-    if (spread != 1) return false;
+    if (spread > device::Phases::kMost) return false;
+  // Few channels fill no thread: forward, the direct kernel has the fewest instructions for them.
+  if ((g.out <= 4 && !g.backwards) || g.out > kMostBlocks) return false;
+  if (int64_t{g.in} * g.taps() > kMost - device::kTerms) return false;
+  const device::Phases phases = phases_of(g);
+  // The first phase is the largest.
+  const int64_t total =
+      int64_t{g.batch} * phases.axis[0][0].output * phases.axis[1][0].output * phases.axis[2][0].output;
+  if (total > kMost - device::kGatherThreads * device::kPixels) return false;
   const auto run = [&]<int warps_out>() {
     using S = device::Gather<warps_out>;
     launch(context, "conv",
-           {.blocks = ceil_div(g.outputs(), S::positions),
+           {.blocks = ceil_div(total, S::positions),
             .y = ceil_div(g.out, S::channels),
-            .z = g.batch,
+            .z = phases.count[0] * phases.count[1] * phases.count[2],
             .threads = device::kGatherThreads,
             .shared_bytes = sizeof(float) * S::shared},
-           &device::conv_gathered<warps_out>, g, x, mask, weight, bias, relu, y);
+           &device::conv_gathered<warps_out>, g, phases, x, mask, weight, bias, relu, y);
     return true;
   };
   if (g.out <= 8) return run.template operator()<1>();

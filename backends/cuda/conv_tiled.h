@@ -16,6 +16,7 @@ struct Correlation {
 
   __host__ __device__ int inputs() const { return input[0] * input[1] * input[2]; }
   __host__ __device__ int outputs() const { return output[0] * output[1] * output[2]; }
+  __host__ __device__ int taps() const { return kernel[0] * kernel[1] * kernel[2]; }
 };
 
 inline Correlation forward_of(const Geometry& g) {
@@ -83,7 +84,7 @@ REEL_DEVICE int element_of(const G& g, const Position& output, const Position& t
 
 /// y [batch, out, outputs] = relu(bias + correlation of x), x being 0 where relu's output `mask` [as x] is not positive. mask
 /// and bias may be null. False, and nothing done, where the kernel does not fit: that of conv_tiled is for 3 x 3 without
-/// strides, that of conv_gathered for more than 4 channels.
+/// strides, that of conv_gathered for more than 4 channels and for gradients.
 bool conv_tiled(const Context& context, const Correlation& g, const float* x, const float* mask, const float* weight,
                 const float* bias, bool relu, float* y);
 bool conv_gathered(const Context& context, const Correlation& g, const float* x, const float* mask, const float* weight,

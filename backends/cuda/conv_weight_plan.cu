@@ -58,7 +58,8 @@ void WeightTiling::cut(int wanted_pixels) {
   x_plane = apart(x_rows * x_pitch);
   z_pitch = apart(pixels());
   x_row = Divisor(x_cols);
-  x_channel = Divisor(x_rows);
+  x_shift = log_of(power_of_two(x_rows * x_cols));
+  if (x_shift > kThreadsLog) x_shift = kThreadsLog;
 }
 
 bool WeightTiling::plan(std::size_t element_bytes, int wanted_blocks) {

@@ -46,106 +46,136 @@ struct Chunk {
   }
 };
 
-/// store(i, load(i)) for all i below `count`, by all threads of the block, with `batch` loads of a thread in flight.
-template <int batch, class Load, class Store>
-REEL_DEVICE void transfer(int count, Load load, Store store) {
+/// Blocks on a multiprocessor, which share its registers.
+template <class T, class Size>
+inline constexpr int kResident = Size::sums * sizeof(T) > 60 * sizeof(float) ? 3 : 4;
+
+/// Where an element of a channel lies in memory (-1: it is 0) and in shared memory.
+struct Place {
+  int from, to;
+};
+
+/// What of some channels goes to shared memory.
+struct Planes {
+  int positions;           // of a channel
+  int channels, existing;  // those that do not exist are 0
+  int64_t from_step;       // from channel to channel
+  int to_step;
+  int shift;  // 2^shift threads take a channel
+};
+
+/// Takes packs of `width` elements of some channels to shared memory, by all threads of the block: those at place(p) for each
+/// position p of a channel; 0 where `gates` (or null) is not positive. A thread's positions, `slots` at a time, are the same in
+/// all channels; `batch` channels are under way at a time.
+template <int width, int slots, int batch, class T, class Find>
+REEL_DEVICE void transfer(const Planes& planes, const T* from, const T* gates, T* to, Find place) {
+  const bool gated = gates != nullptr;
+  const int lanes = 1 << planes.shift, first = threadIdx.x >> planes.shift;
+  const int step = WeightTiling::kThreads >> planes.shift, to_step = step * planes.to_step;
+  const int64_t from_step = step * planes.from_step;
   REEL_ROLLED
-  for (int first = threadIdx.x; first < count; first += batch * WeightTiling::kThreads) {
-    decltype(load(0)) values[batch];
+  for (int p = threadIdx.x & (lanes - 1); p < planes.positions; p += slots * lanes) {
+    const T *source[slots], *gate[slots];
+    T* target[slots];
+    int loads[slots], stores[slots];  // channels
     REEL_UNROLL
-    for (int k = 0; k < batch; ++k) {
-      const int i = first + k * WeightTiling::kThreads;
-      if (i < count) values[k] = load(i);
+    for (int s = 0; s < slots; ++s) {
+      const bool exists = p + s * lanes < planes.positions;
+      const Place at = exists ? place(p + s * lanes) : Place{-1, 0};
+      const int64_t offset = at.from >= 0 ? first * planes.from_step + at.from : 0;
+      source[s] = from + offset;
+      gate[s] = gated ? gates + offset : from;
+      target[s] = to + (first * planes.to_step + at.to);
+      loads[s] = at.from >= 0 ? planes.existing : 0;
+      stores[s] = exists ? planes.channels : 0;
     }
-    REEL_UNROLL
-    for (int k = 0; k < batch; ++k) {
-      const int i = first + k * WeightTiling::kThreads;
-      if (i < count) store(i, values[k]);
+    REEL_ROLLED
+    for (int channel = first; channel < planes.channels; channel += batch * step) {
+      Pack<T, width> values[batch][slots], open[batch][slots];
+      REEL_UNROLL
+      for (int k = 0; k < batch; ++k) {
+        REEL_UNROLL
+        for (int s = 0; s < slots; ++s) {
+          values[k][s] = open[k][s] = {};
+          if (channel + k * step < loads[s]) {
+            values[k][s] = load_pack<T, width>(source[s]);
+            if (gated) open[k][s] = load_pack<T, width>(gate[s]);
+          }
+          source[s] += from_step;
+          if (gated) gate[s] += from_step;
+        }
+      }
+      REEL_UNROLL
+      for (int k = 0; k < batch; ++k) {
+        REEL_UNROLL
+        for (int s = 0; s < slots; ++s) {
+          if (gated) {
+            REEL_UNROLL
+            for (int i = 0; i < width; ++i) values[k][s].v[i] = open[k][s].v[i] <= T(0) ? T(0) : values[k][s].v[i];
+          }
+          if (channel + k * step < stores[s]) store_pack(target[s], values[k][s]);
+          target[s] += to_step;
+        }
+      }
     }
   }
 }
-
-/// Blocks on a multiprocessor, which share its registers, and loads of a thread under way at a time.
-template <class T, class Size>
-inline constexpr int kResident = Size::sums * sizeof(T) > 60 * sizeof(float) ? 3 : 4;
-template <class T, class Size>
-inline constexpr int kInFlight = sizeof(T) > 4     ? 2
-                                 : Size::sums > 20 ? 4
-                                                   : 8;
 
 /// dz of a chunk: [out_channels, z_pitch], 0 where there is no such channel or pixel.
 template <class Size, class T>
 REEL_DEVICE void load_dz(const WeightTiling& w, const WeightTile& tile, const Chunk& chunk, const T* dy,
                          const T* relu_output, T* dz) {
   const Geometry& g = w.g;
-  const int first = tile.group * g.out_group() + tile.out, channels = g.out_group() - tile.out;
+  const int first = tile.group * g.out_group() + tile.out;
   const int64_t corner =
       static_cast<int64_t>(first) * w.outputs + ((chunk.depth * g.output[1] + chunk.row) * g.output[2] + chunk.col);
-  const T* const from = dy + chunk.image * g.y_image + corner;
-  const T* const mask = relu_output != nullptr ? relu_output + chunk.image * g.mask_image + corner : nullptr;
-  // By runs of `width` pixels, of which all exist or none; masked when all of a thread's loads are under way.
-  const auto load_runs = [&]<int width, int batch>() {
-    struct Runs {
-      Pack<T, width> dy, y;
-    };
-    transfer<batch>((w.out_channels() << w.pixel_shift) / width,
-                    [&](int i) {
-                      const int channel = i * width >> w.pixel_shift, pixel = i * width & (w.pixels() - 1);
-                      const int row = pixel >> w.col_shift, col = pixel & (w.cols - 1);
-                      Runs runs{};
-                      if (channel < channels && row < chunk.rows && col < chunk.cols) {
-                        const int64_t at = static_cast<int64_t>(channel) * w.outputs + (row * g.output[2] + col);
-                        runs.dy = load_pack<T, width>(from + at);
-                        if (mask != nullptr) runs.y = load_pack<T, width>(mask + at);
-                      }
-                      return runs;
-                    },
-                    [&](int i, Runs runs) {
-                      const int channel = i * width >> w.pixel_shift, pixel = i * width & (w.pixels() - 1);
-                      if (mask != nullptr) {
-                        REEL_UNROLL
-                        for (int k = 0; k < width; ++k) runs.dy.v[k] = runs.y.v[k] <= T(0) ? T(0) : runs.dy.v[k];
-                      }
-                      store_pack(dz + channel * w.z_pitch + pixel, runs.dy);
-                    });
+  // By runs of `width` pixels, of which all exist or none.
+  const auto load_runs = [&]<int width, int slots, int batch>() {
+    constexpr int log_width = width == 4 ? 2 : width == 2 ? 1 : 0;
+    const Planes planes{.positions = w.pixels() >> log_width,
+                        .channels = w.out_channels(),
+                        .existing = g.out_group() - tile.out,
+                        .from_step = w.outputs,
+                        .to_step = w.z_pitch,
+                        .shift = smaller(w.pixel_shift - log_width, WeightTiling::kThreadsLog)};
+    transfer<width, slots, batch>(
+        planes, dy + chunk.image * g.y_image + corner,
+        relu_output != nullptr ? relu_output + chunk.image * g.mask_image + corner : nullptr, dz, [&](int run) {
+          const int pixel = run << log_width, row = pixel >> w.col_shift, col = pixel & (w.cols - 1);
+          return Place{row < chunk.rows && col < chunk.cols ? row * g.output[2] + col : -1, pixel};
+        });
   };
-  if (w.packs) load_runs.template operator()<kPack<T>, 2>();
-  else load_runs.template operator()<1, kInFlight<T, Size> / 2>();
+  constexpr int slots = Size::out == 1 ? 4 : 1, batch = (sizeof(T) > 4 ? 4 : 8) / slots;  // few channels: many pixels
+  if (w.packs) load_runs.template operator()<kPack<T>, 1, 4>();
+  else load_runs.template operator()<1, slots, batch>();
 }
 
 /// What a chunk sees of x through a tile's taps: [in_channels, x_plane], rows of x_pitch; 0 where nothing is.
 template <class Size, class T>
 REEL_DEVICE void load_x(const WeightTiling& w, const WeightTile& tile, const Chunk& chunk, const T* x, T* seen) {
   const Geometry& g = w.g;
-  const int first = tile.group * g.in_group() + tile.in, channels = g.in_group() - tile.in;
+  const int first = tile.group * g.in_group() + tile.in;
   const int depth =
       element_at(chunk.depth * g.stride[0] + tile.depth * g.dilation[0] - g.padding[0], g.input[0], g.mode);
   const int row = chunk.row * g.stride[1] + tile.row * g.dilation[1] - g.padding[1];
   const int col = chunk.col * g.stride[2] + tile.col * g.dilation[2] - g.padding[2];
   const T* const from = x + chunk.image * g.x_image + static_cast<int64_t>(first) * w.inputs +
                         static_cast<int64_t>(depth) * g.input[1] * g.input[2];
-  const auto place = [&](int i, int& channel, int& r, int& c) {
-    const int line = static_cast<int>(w.x_row.quotient(static_cast<uint32_t>(i)));
-    c = i - line * w.x_cols;
-    channel = static_cast<int>(w.x_channel.quotient(static_cast<uint32_t>(line)));
-    r = line - channel * w.x_rows;
-  };
-  transfer<kInFlight<T, Size>>(
-      w.in_channels() * w.x_rows * w.x_cols,
-      [&](int i) {
-        int channel, r, c;
-        place(i, channel, r, c);
-        // Beyond the last output's input the mirror images may lie outside too.
-        const int h = element_at(row + r, g.input[1], g.mode), v = element_at(col + c, g.input[2], g.mode);
-        const bool inside = depth >= 0 && h >= 0 && h < g.input[1] && v >= 0 && v < g.input[2];
-        if (!inside || channel >= channels) return T(0);
-        return from[static_cast<int64_t>(channel) * w.inputs + (h * g.input[2] + v)];
-      },
-      [&](int i, T value) {
-        int channel, r, c;
-        place(i, channel, r, c);
-        seen[channel * w.x_plane + r * w.x_pitch + c] = value;
-      });
+  const Planes planes{.positions = w.x_rows * w.x_cols,
+                      .channels = w.in_channels(),
+                      .existing = g.in_group() - tile.in,
+                      .from_step = w.inputs,
+                      .to_step = w.x_plane,
+                      .shift = w.x_shift};
+  constexpr const T* ungated = nullptr;
+  constexpr int slots = Size::in == 1 ? 5 : 2, many = sizeof(T) > 4 ? 2 : 8, batch = Size::in == 1 ? 1 : many;
+  transfer<1, slots, batch>(planes, from, ungated, seen, [&](int i) {
+    const int r = static_cast<int>(w.x_row.quotient(static_cast<uint32_t>(i))), c = i - r * w.x_cols;
+    // Beyond the last output's input the mirror images may lie outside too.
+    const int h = element_at(row + r, g.input[1], g.mode), v = element_at(col + c, g.input[2], g.mode);
+    const bool inside = depth >= 0 && h >= 0 && h < g.input[1] && v >= 0 && v < g.input[2];
+    return Place{inside ? h * g.input[2] + v : -1, r * w.x_pitch + c};
+  });
 }
 
 /// Where the results go: to `partial` [splits, tiles, sums, threads_of_tile], or to the gradients if it is null.

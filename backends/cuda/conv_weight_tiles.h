@@ -18,7 +18,7 @@ struct Micro {
 /// A block keeps a tile of the weights: out_threads x in_threads threads' micro-tiles, `lanes` times, of which each takes
 /// every lanes-th run of four neighbouring pixels. It walks over chunks of rows x cols output pixels, with what they see of x.
 struct WeightTiling {
-  static constexpr int kThreads = 128;
+  static constexpr int kThreadsLog = 7, kThreads = 1 << kThreadsLog;
   static constexpr int kRun = 4;  // pixels that a thread takes at a time
   static constexpr int kProcessors =
       132;  // to fill with blocks: of a large GPU, as the sums' order is to depend on sizes only
@@ -35,7 +35,8 @@ struct WeightTiling {
   int chunks, splits, flush;                        // chunks from sum to sum of a chain
   int chunks_of_split, chunks_left;                 // the first `left` splits have one more
   int x_rows, x_cols, x_pitch, x_plane, z_pitch;    // in shared memory
-  Divisor x_row, x_channel;
+  int x_shift;                                      // 2^x_shift threads load a channel
+  Divisor x_row;
   int inputs, outputs;  // elements of a channel
 
   explicit WeightTiling(const Geometry& geometry)

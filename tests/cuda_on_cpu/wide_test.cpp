@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <tuple>
 
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
@@ -80,28 +81,28 @@ TEST(CudaWide, ConvolutionInEveryTileEqualsTheCpus) {
 
 // An infinite weight meets the zeros of the padding, as on the CPU.
 TEST(CudaWide, ConvolutionMultipliesThePaddingsZeros) {
-  for (const std::int64_t channels : {1, 5})
-    for (const std::int64_t stride : {1, 2}) {
-      std::vector<Tensor> results;
-      for (const Device device : {Device::cpu(), Device::cuda()}) {
-        std::vector<float> weights(static_cast<std::size_t>(9 * channels * channels), 1.0f);
-        weights[0] = INFINITY;
-        const Tensor weight = to(from_vector(weights, {channels, channels, 3, 3}), device);
-        const Tensor x = to(full({1, channels, 7, 9}, 2.0), device);
-        Tape tape;
-        tape.watch(x);
-        const Tensor y = conv2d(x, weight, {}, {.stride = stride, .padding = 1});
-        results.push_back(y);
-        results.push_back(tape.gradient(y, to(full(y.shape(), 1.0), device), {x})[0]);
-      }
-      for (int k = 0; k < 2; ++k) {
-        const std::vector<double> want = results[k].to_vector<double>(), have = results[k + 2].to_vector<double>();
-        for (std::size_t i = 0; i < want.size(); ++i)
-          EXPECT_TRUE(want[i] == have[i] || (std::isnan(want[i]) && std::isnan(have[i])))
-              << channels << " channels, stride " << stride << ", result " << k << ", element " << i << ": " << have[i]
-              << ", not " << want[i];
-      }
+  for (const auto& [channels, stride, padding] :
+       {std::tuple{1, 1, 1}, std::tuple{1, 2, 1}, std::tuple{5, 1, 1}, std::tuple{5, 2, 1}, std::tuple{5, 2, 0}}) {
+    std::vector<Tensor> results;
+    for (const Device device : {Device::cpu(), Device::cuda()}) {
+      std::vector<float> weights(static_cast<std::size_t>(9 * channels * channels), 1.0f);
+      weights[0] = INFINITY;
+      const Tensor weight = to(from_vector(weights, {channels, channels, 3, 3}), device);
+      const Tensor x = to(full({1, channels, 7, 9}, 2.0), device);
+      Tape tape;
+      tape.watch(x);
+      const Tensor y = conv2d(x, weight, {}, {.stride = stride, .padding = padding});
+      results.push_back(y);
+      results.push_back(tape.gradient(y, to(full(y.shape(), 1.0), device), {x})[0]);
     }
+    for (int k = 0; k < 2; ++k) {
+      const std::vector<double> want = results[k].to_vector<double>(), have = results[k + 2].to_vector<double>();
+      for (std::size_t i = 0; i < want.size(); ++i)
+        EXPECT_TRUE(want[i] == have[i] || (std::isnan(want[i]) && std::isnan(have[i])))
+            << channels << " channels, stride " << stride << ", result " << k << ", element " << i << ": " << have[i]
+            << ", not " << want[i];
+    }
+  }
 }
 
 // Kernels, strides and dilations along one to three axes, with more channels than a thread makes: parts of a block of
@@ -122,6 +123,14 @@ TEST(CudaWide, ConvolutionWithManyChannelsEqualsTheCpus) {
       {{2, 5, 5, 7, 6}, {10, 5, 3, 3, 3}, {.stride = 2, .padding = 1}},
       {{1, 6, 4, 4, 35}, {70, 6, 2, 3, 3}, {.padding = 2, .dilation = 2}},
       {{0, 5, 9}, {8, 5, 3}, {}},
+      {{3, 6, 7, 90}, {9, 6, 3, 3}, {.stride = 2}},
+      {{2, 7, 16, 15}, {6, 7, 1, 1}, {.stride = 2}},
+      {{2, 6, 17, 19}, {5, 6, 4, 5}, {.stride = {3, 2}, .padding = {0, 4}, .dilation = {2, 4}}},
+      {{1, 5, 9, 30}, {5, 5, 2, 7}, {.stride = {5, 8}, .padding = 1}},
+      {{1, 5, 12, 30}, {5, 5, 3, 3}, {.stride = {9, 2}, .padding = 1}},
+      {{17, 33, 5, 5}, {6, 33, 3, 3}, {.stride = 2, .padding = 1}},
+      {{2, 1, 20, 40}, {1, 1, 3, 3}, {.padding = 5, .dilation = 5}},
+      {{2, 3, 20, 19}, {4, 3, 7, 7}, {.stride = 2, .padding = 3}},
   };
   for (const Problem& p : problems) {
     SCOPED_TRACE(p.x.str() + " " + p.weight.str());
