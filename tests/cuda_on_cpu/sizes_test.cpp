@@ -517,5 +517,60 @@ TEST_F(CudaSizes, SoftmaxOfRowsWithExtremes) {
   }
 }
 
+// Segments that a thread holds whole, in one part and just more, and longer ones; columns in packs and not. A column is -inf.
+TEST_F(CudaSizes, SoftmaxDownSegmentsOfAnyLength) {
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t width : {1, 3, 4, 33, 64, 132}) {
+      SCOPED_TRACE(std::string(reel::name_of(dtype)) + " " + std::to_string(width));
+      const auto results = [&](const Tensor& x, const std::vector<std::int64_t>& lengths) {
+        const Tensor first = unsqueeze(arange(width, {.device = x.device()}) == 0, 0);
+        Tensors all;
+        for (const bool log : {false, true}) {
+          Tape tape;
+          tape.watch(x);
+          const Ragged r = Ragged::from_lengths(where(first, -INFINITY, x), lengths);
+          const Tensor y = (log ? log_softmax(r) : softmax(r)).values();
+          all.push_back(y);
+          all.push_back(tape.gradient(sum(where(first, 0, y * stop_gradient(x))), {x})[0]);
+        }
+        return all;
+      };
+      const std::vector<std::int64_t> lengths = {1, 0, 63, 8, 9, 64, 65, 255, 2, 256, 257, 700, 128, 17};
+      expect_equal_devices(
+          [&](Device device) {
+            return results(normal({1825, width}, dtype, device), lengths);
+          },
+          dtype == f32 ? 2e-5 : 1e-13, width == 33);
+      const Tensor x = normal({1825, width}, dtype, Device::cuda());
+      const Tensors together = results(x, lengths), alone = results(slice(x, 0, 1, 64), {63});
+      for (std::size_t k = 0; k < alone.size(); ++k)
+        EXPECT_EQ(alone[k].to_vector<double>(), slice(together[k], 0, 1, 64).to_vector<double>()) << k;
+    }
+}
+
+TEST_F(CudaSizes, MeanCrossEntropyOfAnyNumberOfRows) {
+  for (const DType dtype : {f32, f64})
+    for (const auto& [rows, classes] : {std::pair<std::int64_t, std::int64_t>{0, 3},
+                                        {1, 1},
+                                        {64, 10},
+                                        {3001, 10},
+                                        {300, 65},
+                                        {40, 1028},
+                                        {20, 20001}}) {
+      SCOPED_TRACE(std::string(reel::name_of(dtype)) + " " + std::to_string(rows) + " " + std::to_string(classes));
+      for (const std::int64_t ignore : {-100, 0}) {
+        const Call call = [&, rows = rows, classes = classes](Device device) {
+          const Tensor x = normal({rows, classes}, dtype, device) * 3;
+          const Tensor target = to(indices(normal({rows}, f64, Device::cpu(), 4), classes), device);
+          Tape tape;
+          tape.watch(x);
+          const Tensor loss = cross_entropy(x, target, {.ignore = ignore});
+          return Tensors{loss, tape.gradient(3 * loss, {x})[0]};
+        };
+        expect_equal_devices(call, dtype == f32 ? 2e-5 : 1e-13, rows * classes < 40000);
+      }
+    }
+}
+
 }  // namespace
 }  // namespace reel
