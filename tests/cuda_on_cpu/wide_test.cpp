@@ -16,6 +16,7 @@
 #include "reel/ops/elementwise.h"
 #include "reel/ops/logical.h"
 #include "reel/ops/normalize.h"
+#include "reel/ops/pool.h"
 #include "reel/ops/softmax.h"
 #include "reel/ops/views.h"
 
@@ -143,6 +144,18 @@ TEST(CudaWide, ConvolutionWithManyChannelsEqualsTheCpus) {
       return conv3d_relu(in[0], weight, bias, p.options);
     };
     expect_equal_devices(convolve, {p.x}, f32);
+  }
+}
+
+// The second stride is too large for places of 32 bits.
+TEST(CudaWide, PoolingWithAHugeStrideEqualsTheCpus) {
+  for (const std::int64_t stride : {std::int64_t{2}, std::int64_t{1} << 30}) {
+    expect_equal_devices(
+        [&](const Tensors& in) { return max_pool2d(in[0], {.kernel = 3, .stride = stride, .padding = 1}); },
+        {{2, 3, 9, 11}}, f32);
+    expect_equal_devices(
+        [&](const Tensors& in) { return avg_pool2d(in[0], {.kernel = 3, .stride = stride, .padding = 1}); },
+        {{2, 3, 9, 11}}, f32);
   }
 }
 
