@@ -68,10 +68,10 @@ struct RowRunGrid {
 
 inline RowRunGrid row_run_grid(const Context& context, const int64_t* offsets, int64_t segments, int64_t total,
                                int64_t units) {
-  constexpr int64_t kMost = 8;  // rows of a lane in one run
+  constexpr int64_t kMost = 8, kResident = 5;  // rows of a lane in one run; blocks that an SM holds at a time
   const int lanes = power_of_two_from(units, 1, device::kWarp);
-  const int64_t side_by_side = device::kWarp / lanes, warps = int64_t{context.processors()} * (2048 / device::kWarp);
-  const int64_t each = ceil_div(total, warps * side_by_side);
+  const int64_t side_by_side = device::kWarp / lanes, blocks = int64_t{context.processors()} * kResident;
+  const int64_t each = ceil_div(total, blocks * (kThreads / device::kWarp) * side_by_side);
   const int64_t run = (each < kMost ? each : kMost) * side_by_side;
   return {grid_for(context, ceil_div(total, run) * device::kWarp), {offsets, segments, total, run, lanes}};
 }
