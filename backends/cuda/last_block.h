@@ -16,17 +16,17 @@ inline constexpr int kSharedTiles = 2048;
 __device__ unsigned arrived[kSharedTiles];
 
 /// Whether this block is the last of `blocks` of a tile: then it sees what the others have written. All threads must call it.
+/// One thread fences for all: what the block has written before the barrier comes before its fence.
 REEL_DEVICE bool is_last_of(int64_t tile, int64_t blocks) {
-  __threadfence();
   __syncthreads();
   bool last = false;
   if (threadIdx.x == 0) {
+    __threadfence();
     last = atomicAdd(&arrived[tile], 1u) + 1 == static_cast<unsigned>(blocks);
     if (last) arrived[tile] = 0;
+    if (last) __threadfence();
   }
-  last = __syncthreads_or(last);
-  __threadfence();
-  return last;
+  return __syncthreads_or(last);
 }
 
 /// Blocks that each hold a piece of a row and need what all of them found. A block waits for the others a while, for they run

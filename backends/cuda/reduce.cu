@@ -79,22 +79,22 @@ struct Cut {
   }
 };
 
-/// More blocks than fit on the GPU at a time, so that none is left waiting for one that has more to do.
-int64_t dealt(int64_t units) { return units < 1 << 20 ? units : 1 << 20; }
-
 template <class Op, class T>
 void reduce_along(const Context& context, device::Problem<T> p, const device::Target<Op, T>& target) {
   using Acc = typename Op::Acc;
-  constexpr int64_t kShort = 1024, kPiece = 16384;  // elements of a result that a warp takes; of a piece
+  // Elements of a result that a warp takes, and that one block takes: at first more threads for more of them, for a second
+  // block has to wait for the first. Pieces beyond: long ones, for each costs a fence; but not so long that sums lose digits.
+  constexpr int64_t kShort = 1024, kUncut = 32768, kPieces = 2048, kLeastPiece = 8192, kMostPiece = 65536;
   constexpr int kRun = device::kRun<T>;
-  const int width = p.count <= kShort       ? power_of_two_from(ceil_div(p.count, kRun), 1, device::kWarp)
-                    : p.count <= 4 * kShort ? kThreads / 2
-                                            : kThreads;
-  p.piece = kPiece;
+  const bool cuts = p.count > kUncut;
+  const int width = p.count <= kShort ? power_of_two_from(ceil_div(p.count, kRun), 1, device::kWarp)
+                    : cuts            ? kThreads
+                                      : power_of_two_from(ceil_div(p.count, 32), 128, device::kMostAlong<Acc>);
+  p.piece = cuts ? power_of_two_from(ceil_div(p.count, kPieces), kLeastPiece, kMostPiece) : p.count;
   const Cut<Acc> cut(context, p, p.outputs);
   Grid grid;
   grid.threads = width > device::kWarp ? width : kThreads;
-  grid.blocks = dealt(ceil_div(p.outputs * (cut.pieces.shared ? p.pieces : 1), grid.threads / width));
+  grid.blocks = ceil_div(p.outputs * (cut.pieces.shared ? p.pieces : 1), grid.threads / width);
   grid.shared_bytes = sizeof(Acc) * static_cast<std::size_t>(grid.threads / device::kWarp);
   const bool packed = p.reduced.rank == 1 && in_packs(p.x, sizeof(T), kRun, p.reduced, p.kept);
   launch(context, "reduce", grid, kernel_along<Op, T>(packed), p, target, cut.pieces, width);
@@ -103,7 +103,7 @@ void reduce_along(const Context& context, device::Problem<T> p, const device::Ta
 template <class Op, class T>
 void reduce_across(const Context& context, device::Problem<T> p, const device::Target<Op, T>& target) {
   using Acc = typename Op::Acc;
-  constexpr int64_t kFew = 2048, kMostPieces = 512;  // rows that are not cut; pieces
+  constexpr int64_t kFew = 2048, kMostPieces = 512, kUnits = 2048;  // rows that are not cut; pieces; of all columns
   const int64_t inner = p.kept.sizes[p.kept.rank - 1];
   const bool packed = kReadsPacks<Op, T> && p.reduced.rank <= 1 && inner % device::kRun<T> == 0 &&
                       in_packs(p.x, sizeof(T), device::kRun<T>, p.kept, p.reduced);
@@ -113,12 +113,16 @@ void reduce_across(const Context& context, device::Problem<T> p, const device::T
                                    : kThreads / power_of_two_from(inner, 4, device::kWarp);
   const int least = rows < device::kWarp ? device::kWarp / rows : 1;
   const device::Lanes lanes{power_of_two_from(ceil_div(inner, run), least, kThreads / rows)};
-  p.piece = p.count <= kFew ? p.count : power_of_two_from(ceil_div(p.count, kMostPieces), 16 * rows, 1 << 30);
+  // Pieces are longer where there are many columns, for each costs a fence.
+  const int64_t of_columns = ceil_div(p.count * ceil_div(inner, 4 * device::kWarp), kUnits);
+  const int64_t least_piece = power_of_two_from(of_columns, 16 * rows, 64 * rows);
+  p.piece = p.count <= kFew ? p.count
+                            : power_of_two_from(ceil_div(p.count, kMostPieces), static_cast<int>(least_piece), 1 << 30);
   const int64_t tiles = ceil_div(p.outputs, int64_t{lanes.columns} * run);
   const Cut<Acc> cut(context, p, tiles);
   Grid grid;
   grid.threads = rows * lanes.columns;
-  grid.blocks = dealt(tiles * (cut.pieces.shared ? p.pieces : 1));
+  grid.blocks = tiles * (cut.pieces.shared ? p.pieces : 1);
   grid.shared_bytes = sizeof(Acc) * static_cast<std::size_t>(run * grid.threads);
   launch(context, "reduce", grid, kernel_across<Op, T>(packed), p, target, cut.pieces, lanes);
 }
@@ -136,7 +140,9 @@ void CudaOps::reduce(ReduceOp op, const Array& x, const Array& y, const Array* w
   sort_axes(x, y, kept, reduced);
   const int64_t count = x.size / y.size;
   const auto inner_step = [](const Nest<1>& nest) { return __builtin_llabs(nest.strides[0][nest.rank - 1]); };
-  const bool along = kept.rank == 0 || reduced.rank == 0 || inner_step(reduced) <= inner_step(kept);
+  const bool along = kept.rank == 0 || reduced.rank == 0 ||
+                     inner_step(kept) == 0 ||  // neighbouring results of one element
+                     inner_step(reduced) <= inner_step(kept);
   dispatch_arithmetic(x.dtype, [&]<class T>() {
     dispatch_reduction<T>(op, which != nullptr, [&]<class Op>() {
       const device::Problem<T> p{x.as<T>(), y.size, count, count, 1, kept, reduced};

@@ -24,6 +24,10 @@ inline constexpr int kRowsInFlight = 8;   // of a thread, across
 template <class T>
 inline constexpr int kRun = kPack<T> < 4 ? kPack<T> : 4;
 
+/// Threads of a block, along; with places there are not the registers for more.
+template <class Acc>
+inline constexpr int kMostAlong = sizeof(Acc) > 8 ? 512 : 1024;
+
 /// x seen as [outputs, count], the reduced elements cut into pieces.
 template <class T>
 struct Problem {
@@ -72,6 +76,27 @@ struct Pieces {
   Acc* partial;
   bool shared;
 };
+
+/// Joins the results of pieces first, first + by, .. before `pieces`, in this order. `partial` is that of the first piece; from
+/// one to the next it is `stride`.
+template <class Values, class Acc, class Join>
+REEL_DEVICE Values fold_pieces(Values acc, const Acc* partial, int64_t stride, int pieces, int first, int by,
+                               Join join) {
+  constexpr int kInFlight = sizeof(Values) > kPackBytes ? 1 : 4;
+  const Acc* at = partial + first * stride;
+  const int64_t step = by * stride;
+  REEL_ROLLED
+  for (int i = first; i < pieces; i += kInFlight * by, at += kInFlight * step) {
+    Values v[kInFlight];
+    REEL_UNROLL
+    for (int k = 0; k < kInFlight; ++k)
+      if (i + k * by < pieces) v[k] = *reinterpret_cast<const Values*>(at + k * step);
+    REEL_UNROLL
+    for (int k = 0; k < kInFlight; ++k)
+      if (i + k * by < pieces) acc = join(acc, v[k]);
+  }
+  return acc;
+}
 
 /// What a thread joins of elements begin + first, begin + first + by, .. before begin + n of a result whose first element is at
 /// x, where their places need 64 bits.
@@ -139,40 +164,37 @@ REEL_DEVICE typename Op::Acc fold_along(const Problem<T>& p, const T* x, int64_t
 
 /// `width` threads per result: a power of two of a warp's lanes, or the block.
 template <class Op, class T, bool packed>
-__global__ void __launch_bounds__(kThreads, packed ? 4 : 3)
+__global__ void __launch_bounds__(kMostAlong<typename Op::Acc>, 1)
     reduce_along(const __grid_constant__ Problem<T> p, const Target<Op, T> target,
                  const Pieces<typename Op::Acc> pieces, int width) {
   using Acc = typename Op::Acc;
   REEL_DYNAMIC_SHARED(Acc, scratch);
   const auto join = [](Acc a, Acc b) { return Op::join(a, b); };
   const bool whole_block = width > kWarp;
-  const int lane = threadIdx.x % width, per_block = blockDim.x / width;
-  const int64_t parts = pieces.shared ? p.pieces : 1, units = p.outputs * parts;
-  for (int64_t first = int64_t{blockIdx.x} * per_block; first < units; first += int64_t{gridDim.x} * per_block) {
-    const int64_t unit = first + threadIdx.x / width, output = pieces.shared ? unit / parts : unit;
-    const bool exists = unit < units;
-    const T* const x = exists ? p.start(output) : p.x;
-    const int64_t first_piece = pieces.shared ? unit - output * parts : 0;
-    const int64_t end_piece = pieces.shared ? first_piece + 1 : p.pieces;
-    Acc acc = Op::identity();
-    for (int64_t piece = first_piece; piece < end_piece; ++piece) {
-      const int64_t begin = piece * p.piece;
-      const int n = exists ? p.size_of(piece) : 0;
-      if constexpr (packed) acc = fold_packs_along<Op>(x + begin, begin, n, lane, width);
-      else acc = fold_along<Op>(p, x, begin, n, lane, width);
-      acc = whole_block ? join_block(acc, scratch, join) : join_lanes(acc, join, width);
-      if (pieces.partial != nullptr && lane == 0) pieces.partial[piece * p.outputs + output] = acc;
-    }
-    if (pieces.partial != nullptr) {  // the whole block
-      if (pieces.shared && !is_last_of(output, p.pieces)) continue;
-      __syncthreads();
-      acc = Op::identity();
-      for (int64_t i = threadIdx.x; i < p.pieces; i += blockDim.x)
-        acc = Op::join(acc, pieces.partial[i * p.outputs + output]);
-      acc = join_block(acc, scratch, join);
-    }
-    if (lane == 0 && exists) target.store(output, acc);
+  const int lane = threadIdx.x % width;
+  const int64_t unit = int64_t{blockIdx.x} * (blockDim.x / width) + threadIdx.x / width;
+  const int64_t output = pieces.shared ? unit / p.pieces : unit;
+  const bool exists = output < p.outputs;
+  const T* const x = exists ? p.start(output) : p.x;
+  const int64_t first_piece = pieces.shared ? unit - output * p.pieces : 0;
+  const int64_t end_piece = pieces.shared ? first_piece + 1 : p.pieces;
+  Acc acc = Op::identity();
+  for (int64_t piece = first_piece; piece < end_piece; ++piece) {
+    const int64_t begin = piece * p.piece;
+    const int n = exists ? p.size_of(piece) : 0;
+    if constexpr (packed) acc = fold_packs_along<Op>(x + begin, begin, n, lane, width);
+    else acc = fold_along<Op>(p, x, begin, n, lane, width);
+    acc = whole_block ? join_block(acc, scratch, join) : join_lanes(acc, join, width);
+    if (pieces.partial != nullptr && lane == 0) pieces.partial[piece * p.outputs + output] = acc;
   }
+  if (pieces.partial != nullptr) {  // the whole block
+    if (pieces.shared && !is_last_of(output, p.pieces)) return;
+    __syncthreads();
+    acc =
+        fold_pieces(Op::identity(), pieces.partial + output, p.outputs, static_cast<int>(p.pieces), lane, width, join);
+    acc = join_block(acc, scratch, join);
+  }
+  if (lane == 0 && exists) target.store(output, acc);
 }
 
 /// What a thread joins of elements `row`, row + rows, .. before n of `run` neighbouring results, in this order. Elements are
@@ -198,15 +220,14 @@ template <class Op, class T>
 REEL_DEVICE Several<typename Op::Acc, 1> fold_across(const Problem<T>& p, const T* x, int64_t begin, int n, int row,
                                                      int rows) {
   if (!p.is_near()) return {{fold_far<Op>(p, x, begin, n, row, rows)}};
-  constexpr int kInFlight = 4;
   typename Op::Acc acc = Op::identity();
-  for (int i = row; i < n; i += kInFlight * rows) {
-    T v[kInFlight];
+  for (int i = row; i < n; i += kRowsInFlight * rows) {
+    T v[kRowsInFlight];
     REEL_UNROLL
-    for (int k = 0; k < kInFlight; ++k)
+    for (int k = 0; k < kRowsInFlight; ++k)
       if (i + k * rows < n) v[k] = x[p.step(begin + i + k * rows)];
     REEL_UNROLL
-    for (int k = 0; k < kInFlight; ++k)
+    for (int k = 0; k < kRowsInFlight; ++k)
       if (i + k * rows < n) acc = Op::join(acc, Op::from(v[k], begin + i + k * rows));
   }
   return {{acc}};
@@ -215,7 +236,7 @@ REEL_DEVICE Several<typename Op::Acc, 1> fold_across(const Problem<T>& p, const 
 /// A tile of lanes.columns times `run` neighbouring results per block: neighbouring threads take neighbouring runs, the row
 /// lanes every rows()-th element of them.
 template <class Op, class T, bool packed>
-__global__ void __launch_bounds__(kThreads, std::is_same_v<typename Op::Acc, T> ? 3 : 2)
+__global__ void __launch_bounds__(kThreads, sizeof(typename Op::Acc) <= 4 ? 4 : 3)
     reduce_across(const __grid_constant__ Problem<T> p, const Target<Op, T> target,
                   const Pieces<typename Op::Acc> pieces, Lanes lanes) {
   constexpr int run = packed ? kRun<T> : 1;
@@ -223,36 +244,32 @@ __global__ void __launch_bounds__(kThreads, std::is_same_v<typename Op::Acc, T> 
   REEL_DYNAMIC_SHARED(Values, scratch);
   const auto join = [](const Values& a, const Values& b) { return join_each<Op>(a, b); };
   const int64_t width = int64_t{lanes.columns} * run, tiles = (p.outputs + width - 1) / width;
-  const int64_t parts = pieces.shared ? p.pieces : 1;
-  for (int64_t unit = blockIdx.x; unit < tiles * parts; unit += gridDim.x) {
-    const int64_t tile = unit % tiles, output = tile * width + lanes.column() * run;
-    const bool exists = output < p.outputs;
-    const T* const x = exists ? p.start(output) : p.x;
-    const int64_t first_piece = pieces.shared ? unit / tiles : 0;
-    const int64_t end_piece = pieces.shared ? first_piece + 1 : p.pieces;
-    Values acc = identities<Op, run>();
-    for (int64_t piece = first_piece; piece < end_piece; ++piece) {
-      const int64_t begin = piece * p.piece;
-      const int n = exists ? p.size_of(piece) : 0;
-      if constexpr (packed)
-        acc = fold_packs_across<Op, run>(x + begin * p.stride(), p.stride(), begin, n, lanes.row(), lanes.rows());
-      else acc = fold_across<Op>(p, x, begin, n, lanes.row(), lanes.rows());
-      acc = lanes.join(acc, scratch, join);
-      if (pieces.partial != nullptr && lanes.row() == 0 && exists)
-        *reinterpret_cast<Values*>(pieces.partial + piece * p.outputs + output) = acc;
-    }
-    if (pieces.partial != nullptr) {
-      if (pieces.shared && !is_last_of(tile, p.pieces)) continue;
-      __syncthreads();
-      acc = identities<Op, run>();
-      for (int64_t i = lanes.row(); exists && i < p.pieces; i += lanes.rows())
-        acc = join(acc, *reinterpret_cast<const Values*>(pieces.partial + i * p.outputs + output));
-      acc = lanes.join(acc, scratch, join);
-    }
-    if (lanes.row() != 0 || !exists) continue;
-    REEL_UNROLL
-    for (int j = 0; j < run; ++j) target.store(output + j, acc.v[j]);
+  const int64_t tile = pieces.shared ? blockIdx.x % tiles : blockIdx.x, output = tile * width + lanes.column() * run;
+  const bool exists = output < p.outputs;
+  const T* const x = exists ? p.start(output) : p.x;
+  const int64_t first_piece = pieces.shared ? blockIdx.x / tiles : 0;
+  const int64_t end_piece = pieces.shared ? first_piece + 1 : p.pieces;
+  Values acc = identities<Op, run>();
+  for (int64_t piece = first_piece; piece < end_piece; ++piece) {
+    const int64_t begin = piece * p.piece;
+    const int n = exists ? p.size_of(piece) : 0;
+    if constexpr (packed)
+      acc = fold_packs_across<Op, run>(x + begin * p.stride(), p.stride(), begin, n, lanes.row(), lanes.rows());
+    else acc = fold_across<Op>(p, x, begin, n, lanes.row(), lanes.rows());
+    acc = lanes.join(acc, scratch, join);
+    if (pieces.partial != nullptr && lanes.row() == 0 && exists)
+      *reinterpret_cast<Values*>(pieces.partial + piece * p.outputs + output) = acc;
   }
+  if (pieces.partial != nullptr) {
+    if (pieces.shared && !is_last_of(tile, p.pieces)) return;
+    __syncthreads();
+    acc = fold_pieces(identities<Op, run>(), pieces.partial + output, p.outputs,
+                      exists ? static_cast<int>(p.pieces) : 0, lanes.row(), lanes.rows(), join);
+    acc = lanes.join(acc, scratch, join);
+  }
+  if (lanes.row() != 0 || !exists) return;
+  REEL_UNROLL
+  for (int j = 0; j < run; ++j) target.store(output + j, acc.v[j]);
 }
 
 }  // namespace

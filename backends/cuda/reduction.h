@@ -81,21 +81,18 @@ REEL_DEVICE Located<T> from_lane(Located<T> x, int other) {
   return {from_lane(x.value, other), from_lane(x.place, other)};
 }
 
-/// The best element with its place; NaN is best, and of equals the first: whatever the order of joining.
+/// The best element with its place; NaN is best, and of equals the first: whatever the order of joining. No place comes last.
 template <class T, bool largest>
 struct Best {
   using Acc = Located<T>;
   REEL_DEVICE static Acc identity() { return {largest ? lowest<T>() : highest<T>(), -1}; }
   REEL_DEVICE static Acc from(T x, int64_t place) { return {x, place}; }
   REEL_DEVICE static Acc join(Acc a, Acc b) {
-    if (a.place < 0) return b;
-    if (b.place < 0) return a;
+    const bool b_first = static_cast<std::uint64_t>(b.place) < static_cast<std::uint64_t>(a.place);
     const bool nan_a = a.value != a.value, nan_b = b.value != b.value;
-    if (nan_a != nan_b) return nan_a ? a : b;
-    const bool a_wins = largest ? a.value > b.value : a.value < b.value;
-    const bool b_wins = largest ? b.value > a.value : b.value < a.value;
-    if (a_wins || b_wins) return a_wins ? a : b;
-    return a.place < b.place ? a : b;
+    const bool a_holds = largest ? b.value <= a.value : b.value >= a.value;  // not if b is NaN
+    const bool b_wins = nan_a ? nan_b && b_first : !a_holds || (a.value == b.value && b_first);
+    return {b_wins ? b.value : a.value, b_wins ? b.place : a.place};
   }
   REEL_DEVICE static T value(Acc a) { return a.value; }
 };

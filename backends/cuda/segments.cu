@@ -10,8 +10,11 @@ namespace reel::cuda {
 namespace device {
 namespace {
 
-inline constexpr int kRowsInFlight = 8;     // of a thread
 inline constexpr int kReduceThreads = 128;  // of a block
+
+/// Rows on their way to a thread; fewer where places need the registers.
+template <class Acc>
+inline constexpr int kRowsInFlight = sizeof(Acc) > 8 ? 4 : 8;
 
 /// `run` neighbouring columns per thread; `width` is a multiple of it. A row lane takes every rows()-th row in turn: lanes
 /// beyond the segment's rows change nothing, so that a segment's result is that of any number of lanes that it does not fill.
@@ -20,6 +23,7 @@ __global__ void __launch_bounds__(kReduceThreads)
     segment_reduce(const T* x, const int64_t* offsets, int64_t segments, int64_t width, bool mean, T* y, int64_t* which,
                    Lanes lanes) {
   using Values = Several<typename Op::Acc, run>;
+  constexpr int kInFlight = kRowsInFlight<typename Op::Acc>;
   REEL_DYNAMIC_SHARED(Values, scratch);
   for (int64_t s = blockIdx.x; s < segments; s += gridDim.x) {
     const int64_t first = offsets[s], rows = offsets[s + 1] - first;
@@ -28,13 +32,13 @@ __global__ void __launch_bounds__(kReduceThreads)
       const int64_t column = tile + lanes.column() * run;
       Values acc = identities<Op, run>();
       const T* const from = x + first * width + column;
-      for (int64_t i = lanes.row(); i < rows && column < width; i += kRowsInFlight * lanes.rows()) {
-        Pack<T, run> row[kRowsInFlight];
+      for (int64_t i = lanes.row(); i < rows && column < width; i += kInFlight * lanes.rows()) {
+        Pack<T, run> row[kInFlight];
         REEL_UNROLL
-        for (int k = 0; k < kRowsInFlight; ++k)
+        for (int k = 0; k < kInFlight; ++k)
           if (i + k * lanes.rows() < rows) row[k] = load_pack<T, run>(from + (i + k * lanes.rows()) * width);
         REEL_UNROLL
-        for (int k = 0; k < kRowsInFlight; ++k)
+        for (int k = 0; k < kInFlight; ++k)
           if (i + k * lanes.rows() < rows) join_pack<Op>(acc, row[k], i + k * lanes.rows());
       }
       acc = lanes.join(acc, scratch, [](const Values& a, const Values& b) { return join_each<Op>(a, b); });

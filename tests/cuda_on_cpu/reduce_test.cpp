@@ -67,7 +67,7 @@ void expect_equal_devices(const Tensor& x, int axis) {
 
 TEST(CudaReduce, AlongRowsOfAnyLength) {
   for (const DType dtype : {f32, f64})
-    for (const std::int64_t n : {1, 2, 3, 4, 7, 8, 33, 127, 128, 1023, 1024, 1025, 4100, 16384, 16385, 50003}) {
+    for (const std::int64_t n : {1, 2, 3, 4, 7, 8, 33, 127, 128, 1023, 1024, 1025, 4100, 8193, 32768, 32769, 50003}) {
       SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(n));
       expect_equal_devices(normal({n < 100 ? 301 : 3, n}, dtype), 1);
       const Tensor x = to(normal({3, n}, dtype), Device::cuda());
@@ -85,13 +85,15 @@ TEST(CudaReduce, AcrossRowsOfAnyNumber) {
       }
   expect_equal_devices(normal({3, 70, 8}, f32), 1);
   expect_equal_devices(normal({40000, 5}, f32), 0);
+  const Tensor large = normal({8200, 4100}, f32);  // longer pieces
+  expect_close(sum(to(large, Device::cuda()), {0}), sum(large, {0}), 1e-4);
 }
 
 // So many results that blocks do not share their pieces, read from few elements.
 TEST(CudaReduce, ManyResultsOfManyElements) {
-  const Tensor rows = to(normal({1, 16386}, f32), Device::cuda()),
+  const Tensor rows = to(normal({1, 32770}, f32), Device::cuda()),
                columns = to(normal({1, 2049, 3}, f32), Device::cuda());
-  const Tensor along = sum(expand(rows, {2049, 16386}), {1}), across = sum(expand(columns, {2732, 2049, 3}), {1});
+  const Tensor along = sum(expand(rows, {2049, 32770}), {1}), across = sum(expand(columns, {2732, 2049, 3}), {1});
   for (const std::int64_t i : {0, 1, 2048}) expect_same(narrow(along, 0, i, 1), sum(rows, {1}));
   for (const std::int64_t i : {0, 1, 2731}) expect_same(narrow(across, 0, i, 1), sum(columns, {1}));
 }
