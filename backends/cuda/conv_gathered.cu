@@ -16,6 +16,7 @@ namespace {
 
 inline constexpr int kOuts = 8, kPixels = 4, kWarps = 4, kTerms = 16;
 inline constexpr int kGatherThreads = kWarps * kWarp;
+inline constexpr uint32_t kNowhere = 1u << 31;  // outside of any axis
 
 /// Each of the block's warps makes kOuts channels of kPixels * kWarp positions; `warps_out` of them lie side by side over the
 /// channels.
@@ -23,7 +24,7 @@ template <int warps_out>
 struct Gather {
   static constexpr int channels = kOuts * warps_out, positions = kPixels * kWarp * kWarps / warps_out;
   static constexpr int weight_pitch = channels + 4;  // threads that store different terms: in different banks
-  static constexpr int shared = kTerms * (positions + weight_pitch);
+  static constexpr int shared = kTerms * (positions + weight_pitch + 4);
 };
 
 /// Positions and elements of the kernel that meet, numbered from 0 along each axis; every `spread`-th of y's and every
@@ -37,7 +38,7 @@ struct Phases {
   Axis axis[3][kMost];
 };
 
-/// One of them, as element_of wants it.
+/// One of them.
 struct Phase {
   int first[3], first_tap[3];
   int input[3], kernel[3], output[3], stride[3], dilation[3], padding[3];
@@ -67,8 +68,9 @@ __global__ void __launch_bounds__(kGatherThreads, 4)
     conv_gathered(const __grid_constant__ Correlation g, const __grid_constant__ Phases phases, const float* x,
                   const float* mask, const float* weight, const float* bias, bool relu, float* y) {
   using S = Gather<warps_out>;
-  REEL_DYNAMIC_SHARED(float, values);                     // [kTerms, positions]
-  float* const weights = values + kTerms * S::positions;  // [kTerms, weight_pitch]
+  REEL_DYNAMIC_SHARED(float, values);                                                  // [kTerms, positions]
+  float* const weights = values + kTerms * S::positions;                               // [kTerms, weight_pitch]
+  auto* const list = reinterpret_cast<uint32_t*>(weights + kTerms * S::weight_pitch);  // [kTerms, 4]
   const Phase phase(g, phases, blockIdx.z);
   const int plane = g.inputs(), outputs = phase.outputs(), total = g.batch * outputs;
   const int begin = blockIdx.x * S::positions, first = blockIdx.y * S::channels, outs = g.out - first;
@@ -85,36 +87,58 @@ __global__ void __launch_bounds__(kGatherThreads, 4)
     for (int p = 0; p < kPixels; ++p) sum[o][p] = start;
   }
 
-  // A thread gathers every (threads / positions)-th term of one position, or all terms of some.
+  // Which elements of x the next terms are of, seen from a position's first: how far along each axis, and in memory.
+  const auto list_terms = [&](int done) {
+    const int k = threadIdx.x;
+    if (k >= kTerms || done >= terms) return;
+    const int channel = (done + k) / taps - done / taps;
+    const Position tap((done + k) % taps, phase.kernel);
+    Pack<uint32_t, 4> term{};
+    REEL_UNROLL
+    for (int a = 0; a < 3; ++a) {
+      term.v[a] = static_cast<uint32_t>(tap.at[a] * phase.dilation[a]);
+      term.v[3] = term.v[3] * static_cast<uint32_t>(phase.input[a]) + term.v[a];
+    }
+    term.v[3] += static_cast<uint32_t>(channel * plane);
+    if (done + k >= terms) term.v[0] = kNowhere;
+    store_pack(list + 4 * k, term);
+  };
+  list_terms(0);
+
+  // A thread gathers all terms of some positions.
   constexpr int runs = S::positions / kGatherThreads;
   static_assert(runs >= 1);
   REEL_ROLLED
   for (int done = 0; done < terms; done += kTerms) {
-    const int count = smaller(kTerms, terms - done), first_channel = done / taps;
-    const Position first_tap(done - first_channel * taps, phase.kernel);
+    const int count = smaller(kTerms, terms - done);
+    const int64_t first_channel = static_cast<int64_t>(done / taps) * plane;
     __syncthreads();  // all are done with the terms before
     REEL_ROLLED
     for (int r = 0; r < runs; ++r) {
       const int at = threadIdx.x + r * kGatherThreads;
       const bool exists = begin + at < total;
-      const int64_t image = exists ? (begin + at) / outputs : 0;
-      const Position output(exists ? (begin + at) % outputs : 0, phase.output);
-      int64_t from = image * g.x_image + static_cast<int64_t>(first_channel) * plane;
-      int64_t gates = image * g.mask_image + static_cast<int64_t>(first_channel) * plane;
-      Position tap = first_tap;
+      const int image = exists ? (begin + at) / outputs : 0;
+      const Position output(exists ? begin + at - image * outputs : 0, phase.output);
+      const float* const from = x + image * g.x_image + first_channel;
+      const int64_t gates = image * g.mask_image + first_channel;
+      uint32_t own[3], own_offset = 0;  // negative ones wrap around
+      REEL_UNROLL
+      for (int a = 0; a < 3; ++a) {
+        own[a] = static_cast<uint32_t>(output.at[a] * phase.stride[a] - phase.padding[a]);
+        own_offset = own_offset * static_cast<uint32_t>(phase.input[a]) + own[a];
+      }
       REEL_UNROLL
       for (int half = 0; half < kTerms; half += kTerms / 2) {  // as many loads at once
         float value[kTerms / 2], gate[kTerms / 2];
         REEL_UNROLL
         for (int k = 0; k < kTerms / 2; ++k) {
-          const int offset = exists && half + k < count ? element_of(phase, output, tap) : -1;
-          value[k] = offset >= 0 ? x[from + offset] : 0.0f;
-          gate[k] = mask != nullptr && offset >= 0 ? mask[gates + offset] : 1.0f;
-          tap.next(phase.kernel);
-          if (tap.at[0] < phase.kernel[0]) continue;
-          tap.at[0] = 0;
-          from += plane;
-          gates += plane;
+          const Pack<uint32_t, 4> term = load_pack<uint32_t, 4>(list + 4 * (half + k));
+          bool inside = exists;
+          REEL_UNROLL
+          for (int a = 0; a < 3; ++a) inside = inside && own[a] + term.v[a] < static_cast<uint32_t>(phase.input[a]);
+          const auto offset = static_cast<int>(own_offset + term.v[3]);
+          value[k] = inside ? from[offset] : 0.0f;
+          gate[k] = mask != nullptr && inside ? mask[gates + offset] : 1.0f;
         }
         REEL_UNROLL
         for (int k = 0; k < kTerms / 2; ++k) values[(half + k) * S::positions + at] = gate[k] <= 0.0f ? 0.0f : value[k];
@@ -132,6 +156,7 @@ __global__ void __launch_bounds__(kGatherThreads, 4)
       weights[own * S::weight_pitch + o] =
           own < count && o < outs ? of[static_cast<int64_t>(first + o) * g.weight_out] : 0.0f;
     __syncthreads();
+    list_terms(done + kTerms);
     if (out >= outs) continue;
     REEL_UNROLL
     for (int k = 0; k < kTerms; ++k) {
@@ -202,7 +227,7 @@ bool conv_gathered(const Context& context, const Correlation& g, const float* x,
     if (spread > device::Phases::kMost) return false;
   // Few channels fill no thread: forward, the direct kernel has the fewest instructions for them.
   if ((g.out <= 4 && !g.backwards) || g.out > kMostBlocks) return false;
-  if (int64_t{g.in} * g.taps() > kMost - device::kTerms) return false;
+  if (int64_t{g.in} * g.taps() > kMost - device::kTerms || g.inputs() > kMost / device::kTerms) return false;
   const device::Phases phases = phases_of(g);
   // The first phase is the largest.
   const int64_t total =
