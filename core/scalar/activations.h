@@ -24,8 +24,8 @@ REEL_SCALAR T logsigmoid(T x) {
   return -softplus(-x);
 }
 
-/// x sigmoid(x), with relative accuracy in the left tail. 1 / (1 + e) is corrected for its rounding errors, and x
-/// multiplied in before the power of two, so that a denormal is rounded once.
+/// x sigmoid(x), with relative accuracy in the left tail: b / (1 + e), where b - q (1 + e) sets the quotient q right, times
+/// e = 2^n (1 + y) on the left. The power of two comes last, so that a denormal is rounded once.
 template <class T>
 REEL_SCALAR T silu(T x) {
   constexpr T limit = sizeof(T) == 4 ? T(120) : T(800);  // it is 0 below -limit and x above limit
@@ -34,18 +34,16 @@ REEL_SCALAR T silu(T x) {
   const T b = x < -limit ? -limit : x;
   const T a = abs(b);
   const ReducedExponent<T> reduced = reduce_exponent(-(a > limit ? limit : a));
-  const T y = expm1_polynomial(reduced.r) + reduced.low;
+  const T y = expm1_polynomial(reduced.r);
   const T power = power_of_two<T>(reduced.bits + offset);
-  const T e = (T(1) + y) * power * rest;
-  const T d = T(1) + e;
-  const T s = quotient(T(1), d);
-  const T sd = s * d;
-  const T correction = (T(1) - sd) - fma(s, e - (d - T(1)), product_tail(s, d, sd));
+  const T e = fma(y, power, power) * rest;
+  const T reciprocal = rough_reciprocal(T(1) + e);
+  const T q = b * reciprocal;
+  const T lost = cancelling_fma(-q, e, b - q) * reciprocal;
   const bool left = b < T(0);
-  const T f = b * s;
-  const T more = fma(f, left ? y + correction : correction, product_tail(b, s, f));
-  const T product = (f + more) * (left ? power : power_of_two<T>(offset)) * rest;
-  return x > limit ? x : product;
+  const T factor = left ? y : T(0);
+  const T product = q + fma(q, factor, fma(lost, factor, lost));
+  return x > limit ? x : product * (left ? power : power_of_two<T>(offset)) * rest;
 }
 
 /// s (1 + x (1 - s)) for s = sigmoid(x), both s and 1 - s from one e^-|x|.

@@ -149,6 +149,7 @@ REEL_SCALAR float rough_reciprocal(float b) {
   return 1.0f / b;
 #endif
 }
+REEL_SCALAR double rough_reciprocal(double b) { return 1.0 / b; }
 
 /// a / b for b and 1 / b that are normal numbers. CUDA's own division looks for others, which takes longer than the rest: here
 /// one step sets the estimate right, to 0.51 ULP.
@@ -182,6 +183,17 @@ REEL_SCALAR T product_tail(T a, T b, T p) {
   const T a1 = from_bits<T>(to_bits(a) & mask), a2 = a - a1;
   const T b1 = from_bits<T>(to_bits(b) & mask), b2 = b - b1;
   return ((a1 * b1 - p) + a1 * b2 + a2 * b1) + a2 * b2;
+#endif
+}
+
+/// a b + c where c takes away most of the product: rounded about once on every machine.
+template <class T>
+REEL_SCALAR T cancelling_fma(T a, T b, T c) {
+#if defined(__CUDA_ARCH__) || defined(__FMA__)
+  return fma(a, b, c);
+#else
+  const T p = a * b;
+  return (p + c) + product_tail(a, b, p);
 #endif
 }
 

@@ -171,13 +171,11 @@ struct NormalExponential {
 
   REEL_SCALAR explicit NormalExponential(float a) {
     constexpr float shift = Format<float>::kRound + 127 + 64;  // leaves the bits of 2^(n + 64)'s exponent
-    const float square = a * a;
-    const float shifted = fma(square, -0.72134752f, shift);
+    const float shifted = fma(a * a, -0.72134752f, shift);
     const float n = shifted - shift;
-    const float rest = fma(n, 2 * ln2_low<float>(), product_tail(a, a, square));
-    const float z = fma(n, 2 * ln2_high<float>(), square) + rest;
-    const float q = polynomial(z, 0.125f, -0.0208331475f, 0.00260415350f, -0.00026153025f, 0.0000217747141f);
-    y = fma(z * z, q, -0.5f * z);
+    const float high = cancelling_fma(a, a, n * (2 * ln2_high<float>()));
+    const float z = fma(n, 2 * ln2_low<float>(), high);
+    y = z * polynomial(z, -0.5f, 0.125f, -0.0208331475f, 0.00260415350f, -0.00026153025f, 0.0000217747141f);
     power = from_bits<float>(to_bits(shifted) << Format<float>::kMantissa);
   }
 };
@@ -213,10 +211,9 @@ REEL_SCALAR float gelu(float x) {
   using R = TailRatioF32;
   const float a = normal_magnitude(x);
   const NormalExponential e(a);
-  const float d = a + R::offset;
-  const float reciprocal = rough_reciprocal(d);
+  const float reciprocal = rough_reciprocal(a + R::offset);
   const float s = a * reciprocal;
-  const float excess = fma(s, a - (d - R::offset), product_tail(s, d, a));  // s (a + 9/4) - a
+  const float excess = cancelling_fma(s, a, cancelling_fma(s, R::offset, -a));  // s (a + 9/4) - a
   const float v = s - R::center;
   const float inner = R::inner(v);
   const float q = fma(v, inner, R::first);
