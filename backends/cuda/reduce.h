@@ -4,12 +4,13 @@
 #include "reel/backends/cuda/last_block.h"
 #include "reel/backends/cuda/reduction.h"
 
-// The kernels of reductions over any axes, in an order that the number of reduced elements and the length of rows in memory decide. Results
-// have two groups of axes, kept and reduced:
+// The kernels of reductions over any axes, in an order that the number of reduced elements and the length of rows in memory
+// decide. Results have two groups of axes, kept and reduced:
 //   along     neighbouring threads take neighbouring reduced elements: some lanes of a warp, or a block, per result
 //   across    neighbouring threads take neighbouring results, row lanes of the block share their elements
 // Many reduced elements are cut into pieces, reduced on their own. Where there are too few results to fill the GPU each piece
 // has its block, and the one that comes last joins them; where there are many, a block goes through all pieces of its results.
+// A block has one tile of results: a loop over tiles would hold a third more registers.
 // Memory is read in packs where it allows that, with several of them on their way: the order is the same as without.
 
 namespace reel::cuda {
