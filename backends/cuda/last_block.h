@@ -29,39 +29,6 @@ REEL_DEVICE bool is_last_of(int64_t tile, int64_t blocks) {
   return __syncthreads_or(last);
 }
 
-/// Blocks that each hold a piece of a row and need what all of them found. A block waits for the others a while, for they run
-/// at the same time; if they do not, it leaves its piece to the one that comes last, which waits for none: whatever the order
-/// in which blocks run, they come to an end, with the same bits.
-struct Meeting {
-  static constexpr int kPolls = 4096;  // some milliseconds
-  enum : unsigned { waiting, left, met };
-
-  unsigned* of_piece;  // [rows, pieces], `waiting` at first; null: no meeting
-
-  /// Whether this block is to go on with its piece: then it sees what the row's other blocks have written before. For each of
-  /// the last one's threads, `inherits`: whether the piece of the thread's number was left to this block. All threads must call
-  /// it.
-  REEL_DEVICE bool attend(int64_t row, int64_t pieces, bool& inherits) const {
-    unsigned* const of_row = of_piece + row * pieces;
-    const int64_t own = blockIdx.x - row * pieces, p = threadIdx.x;
-    if (is_last_of(row, pieces)) {
-      inherits = p < pieces && p != own && atomicCAS(of_row + p, unsigned{waiting}, unsigned{met}) == left;
-      return true;
-    }
-    inherits = false;
-    bool goes_on = false;
-    if (threadIdx.x == 0) {
-      const volatile unsigned* const word = of_row + own;
-      for (int poll = 0; poll < kPolls && *word != met; ++poll) {
-      }
-      goes_on = atomicCAS(of_row + own, unsigned{waiting}, unsigned{left}) == met;
-    }
-    goes_on = __syncthreads_or(goes_on);
-    __threadfence();
-    return goes_on;
-  }
-};
-
 }  // namespace
 }  // namespace device
 

@@ -1,12 +1,10 @@
 // Softmax along rows without gaps. The length of a row alone decides how:
 //   tiles    rows of a few elements that are no whole packs, a thread to a row: softmax_tiles.cu
 //   held     in the registers of a part of a warp, a warp or a block: one read and one write
-//   pieces   what no block holds is cut, a block to a piece. The blocks of a row meet when they have their sums, and go on with
-//            what they hold. Of more pieces than run at a time, one kernel makes the sums and another one the results; it goes
+//   pieces   what no block holds is cut, a block to a piece: the pieces' sums, then the results. The second kernel goes
 //            backwards, for what the first one read last is still in the L2 cache.
 // Softmax down columns: segment_softmax.cu.
 
-#include "reel/backends/cuda/last_block.h"
 #include "reel/backends/cuda/softmax.h"
 
 namespace reel::cuda {
@@ -105,62 +103,35 @@ __global__ void piece_sums(const T* x, PieceSum<T>* to, int64_t n, T rate, RowPi
   if (block.lane() == 0) to[unit] = sums;
 }
 
-/// The results of a piece per block. `sums` are made where blocks meet; else they are there.
 template <class T, int count>
-__global__ void __launch_bounds__(kThreads, count == 1 ? 1 : 3)
-    softmax_pieces(SoftmaxOp op, const T* x, T* y, PieceSum<T>* sums, Meeting meeting, int64_t n, T rate,
-                   RowPieces pieces, Holders block) {
-  using Row = HeldRow<T, count, kHeld<T> / count>;
+__global__ void softmax_pieces(SoftmaxOp op, const T* x, T* y, const PieceSum<T>* sums, int64_t n, T rate,
+                               RowPieces pieces, Holders block) {
   REEL_DYNAMIC_SHARED(T, scratch);
-  const bool meets = meeting.of_piece != nullptr;
-  const int64_t own = meets ? blockIdx.x : gridDim.x - 1 - blockIdx.x, r = pieces.row(own);
-  Row row;
-  const auto load = [&](int64_t unit) {
-    row.load(x + r * n + pieces.begin(unit), pieces.size(unit, n), block, -scalar::infinity<T>());
-  };
-  load(own);
-  bool inherits = false;
-  if (meets) {
-    Row exponentials = row;
-    const PieceSum<T> sum = sum_exponentials(exponentials, true, rate, block, scratch);
-    if (block.lane() == 0) sums[own] = sum;
-    if (!meeting.attend(r, pieces.count, inherits)) return;
-  }
+  const int64_t unit = gridDim.x - 1 - blockIdx.x, r = pieces.row(unit);
+  const int64_t start = r * n + pieces.begin(unit);
+  HeldRow<T, count, kHeld<T> / count> row;
+  row.load(x + start, pieces.size(unit, n), block, T(0));
   const PieceSum<T> whole = join_pieces(sums + r * pieces.count, pieces.count, rate, block, scratch);
   const T correction = softmax_correction(op, whole.sum);
-  // Its own piece, then those that are left to this block.
-  int64_t unit = own;
-  REEL_ROLLED
-  for (int p = 0;; load(unit)) {
-    row.each([&](T& value) { value = softmax_result(op, (value - whole.greatest) * rate, correction); });
-    row.store(y + r * n + pieces.begin(unit), pieces.size(unit, n), block);
-    if (!__syncthreads_or(inherits)) return;
-    while (!__syncthreads_or(inherits && static_cast<int>(threadIdx.x) == p)) ++p;
-    if (static_cast<int>(threadIdx.x) == p) inherits = false;
-    unit = r * pieces.count + p;
-  }
+  row.each([&](T& value) { value = softmax_result(op, (value - whole.greatest) * rate, correction); });
+  row.store(y + start, pieces.size(unit, n), block);
 }
 
-/// The gradient of a piece per block: the sums, the results from sums that are there, or both where blocks meet.
+/// The two passes of the gradient: `sums` [rows, pieces] are made, or used if `finishes`.
 template <class T, int count>
-__global__ void __launch_bounds__(kThreads, count == 1 ? 1 : 2)
-    softmax_backward_pieces(SoftmaxOp op, const T* y, const T* dy, T* dx, GradientSum<T>* sums, bool finishes,
-                            Meeting meeting, int64_t n, T rate, RowPieces pieces, Holders block) {
+__global__ void softmax_backward_pieces(SoftmaxOp op, const T* y, const T* dy, T* dx, GradientSum<T>* sums,
+                                        bool finishes, int64_t n, T rate, RowPieces pieces, Holders block) {
   REEL_DYNAMIC_SHARED(T, scratch);
-  const bool meets = meeting.of_piece != nullptr;
-  const int64_t own = finishes && !meets ? gridDim.x - 1 - blockIdx.x : blockIdx.x, r = pieces.row(own);
+  const int64_t unit = finishes ? gridDim.x - 1 - blockIdx.x : blockIdx.x, r = pieces.row(unit);
+  const int64_t start = r * n + pieces.begin(unit);
+  const int size = pieces.size(unit, n);
   HeldRow<T, count, kHeld<T> / count> value, grad;
-  const auto load = [&](int64_t unit) {
-    const int64_t start = r * n + pieces.begin(unit);
-    value.load(y + start, pieces.size(unit, n), block, op == SoftmaxOp::softmax ? T(0) : -scalar::infinity<T>());
-    grad.load(dy + start, pieces.size(unit, n), block, T(0));
-  };
-  load(own);
-  bool inherits = false;
-  if (meets || !finishes) {
-    const GradientSum<T> sum = sum_gradient(op, value, grad, block, scratch);
-    if (block.lane() == 0) sums[own] = sum;
-    if (!meets || !meeting.attend(r, pieces.count, inherits)) return;
+  value.load(y + start, size, block, op == SoftmaxOp::softmax ? T(0) : -scalar::infinity<T>());
+  grad.load(dy + start, size, block, T(0));
+  if (!finishes) {
+    const GradientSum<T> own = sum_gradient(op, value, grad, block, scratch);
+    if (block.lane() == 0) sums[unit] = own;
+    return;
   }
   GradientSum<T> whole{0, 0};
   for (int64_t p = block.lane(); p < pieces.count; p += block.lanes) {
@@ -169,45 +140,14 @@ __global__ void __launch_bounds__(kThreads, count == 1 ? 1 : 2)
   }
   whole.sum = block.sum(whole.sum, scratch);
   whole.reachable = block.join(whole.reachable, scratch, [](T a, T b) { return larger(a, b); });
-  // Its own piece, then those that are left to this block.
-  int64_t unit = own;
-  REEL_ROLLED
-  for (int p = 0;; load(unit)) {
-    finish_gradient(op, value, grad, whole, rate);
-    grad.store(dx + r * n + pieces.begin(unit), pieces.size(unit, n), block);
-    if (!__syncthreads_or(inherits)) return;
-    while (!__syncthreads_or(inherits && static_cast<int>(threadIdx.x) == p)) ++p;
-    if (static_cast<int>(threadIdx.x) == p) inherits = false;
-    unit = r * pieces.count + p;
-  }
+  finish_gradient(op, value, grad, whole, rate);
+  grad.store(dx + start, size, block);
 }
 
 }  // namespace
 }  // namespace device
 
 namespace {
-
-/// The words of a meeting of each row's blocks, if all of these run at a time: one per processor does, or two that
-/// read packs.
-struct Meetings {
-  Workspace words;
-  device::Meeting meeting;
-
-  Meetings(const Context& context, bool packed, int64_t rows, int64_t pieces)
-      : words(context.memory(),
-              meet(context, packed, rows, pieces) ? sizeof(unsigned) * static_cast<std::size_t>(rows * pieces) : 0),
-        meeting{words.as<unsigned>()} {
-    if (meeting.of_piece == nullptr) return;
-    context.use();
-    check(cudaMemsetAsync(meeting.of_piece, 0, sizeof(unsigned) * static_cast<std::size_t>(rows * pieces),
-                          context.stream()),
-          "cudaMemsetAsync");
-  }
-  static bool meet(const Context& context, bool packed, int64_t rows, int64_t pieces) {
-    return rows <= device::kSharedTiles && pieces <= (packed ? 2 : 1) * context.processors() && pieces <= kThreads;
-  }
-  bool take_place() const { return meeting.of_piece != nullptr; }
-};
 
 template <class T>
 void softmax_rows(const Context& context, SoftmaxOp op, const T* x, T* y, int64_t rows, int64_t n, T rate) {
@@ -223,10 +163,9 @@ void softmax_rows(const Context& context, SoftmaxOp op, const T* x, T* y, int64_
   }
   const PiecePlan<T> plan(rows, n);
   const Workspace sums(context.memory(), sizeof(device::PieceSum<T>) * plan.units());
-  const Meetings meetings(context, packed, rows, plan.pieces.count);
-  if (!meetings.take_place()) softmax_piece_sums<T>(context, plan, x, sums.as<device::PieceSum<T>>(), n, rate);
+  softmax_piece_sums<T>(context, plan, x, sums.as<device::PieceSum<T>>(), n, rate);
   launch(context, "softmax", plan.grid, packed ? &device::softmax_pieces<T, kPack<T>> : &device::softmax_pieces<T, 1>,
-         op, x, y, sums.as<device::PieceSum<T>>(), meetings.meeting, n, rate, plan.pieces, plan.block);
+         op, x, y, sums.as<device::PieceSum<T>>(), n, rate, plan.pieces, plan.block);
 }
 
 template <class T>
@@ -246,13 +185,10 @@ void softmax_backward_rows(const Context& context, SoftmaxOp op, const T* y, con
   using Sums = device::GradientSum<T>;
   const PiecePlan<T> plan(rows, n);
   const Workspace sums(context.memory(), sizeof(Sums) * plan.units());
-  const Meetings meetings(context, packed, rows, plan.pieces.count);
-  for (const bool finishes : {false, true}) {
-    if (!finishes && meetings.take_place()) continue;
+  for (const bool finishes : {false, true})
     launch(context, kName, plan.grid,
            packed ? &device::softmax_backward_pieces<T, kPack<T>> : &device::softmax_backward_pieces<T, 1>, op, y, dy,
-           dx, sums.as<Sums>(), finishes, meetings.meeting, n, rate, plan.pieces, plan.block);
-  }
+           dx, sums.as<Sums>(), finishes, n, rate, plan.pieces, plan.block);
 }
 
 }  // namespace
