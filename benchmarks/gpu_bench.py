@@ -48,7 +48,7 @@ def verdicts(outcome, row, group, torch):
     if torch:
         ratios = outcome.ratios(row, "torch")
         median = statistics.median(ratios) if ratios else None
-        met = (median >= ratio or (ratio == 1 and own >= AT_THE_LIMIT)) if ratios else None
+        met = (round(median, 2) >= ratio or (ratio == 1 and own >= AT_THE_LIMIT)) if ratios else None
         yield f">= {ratio}x", f"{median:.2f}x" if ratios else "absent", met
     if row == "add_1":
         host = outcome.seconds(row) - statistics.median(result["limits"][LAUNCH])

@@ -30,6 +30,7 @@ template <class T>
 struct Losses {
   T *of_row, *lse, *mean;  // of_row or mean is null
   LossSum* of_block;       // for the mean
+  bool joins;  // the last block does; else join_blocks, as many blocks would wait for each other at the counter
 };
 
 /// loss = (shift - x[target]) + log sum exp(x - shift): both terms are small where the loss is, however large the logits are.
@@ -46,25 +47,36 @@ REEL_DEVICE LossSum store_loss(const Classes& classes, const T* x, int64_t r, in
   return {static_cast<double>(loss), counts ? 1.0 : 0.0};
 }
 
-/// The mean of what all threads of all blocks have stored, and after the rows' lse how many count.
+REEL_DEVICE LossSum joined(LossSum sum, double* scratch) {
+  const auto add = [](double a, double b) { return a + b; };
+  return {join_block(sum.loss, scratch, add), join_block(sum.count, scratch, add)};
+}
+
+/// One block joins what `blocks` have stored: the mean, and after the rows' lse how many count.
 template <class T>
-REEL_DEVICE void store_mean(LossSum own, int64_t rows, const Losses<T>& losses, double* scratch) {
-  const auto joined = [&](LossSum sum) {
-    const auto add = [](double a, double b) { return a + b; };
-    return LossSum{join_block(sum.loss, scratch, add), join_block(sum.count, scratch, add)};
-  };
-  const LossSum of_block = joined(own);
-  if (threadIdx.x == 0) losses.of_block[blockIdx.x] = of_block;
-  if (!is_last_of(0, gridDim.x)) return;
+REEL_DEVICE void store_mean(int64_t blocks, int64_t rows, const Losses<T>& losses, double* scratch) {
   LossSum sum{0, 0};
-  for (int64_t i = threadIdx.x; i < gridDim.x; i += blockDim.x) {
+  for (int64_t i = threadIdx.x; i < blocks; i += blockDim.x) {
     sum.loss += losses.of_block[i].loss;
     sum.count += losses.of_block[i].count;
   }
-  sum = joined(sum);
+  sum = joined(sum, scratch);
   if (threadIdx.x > 0) return;
   *losses.mean = static_cast<T>(sum.loss / sum.count);
   losses.lse[rows] = static_cast<T>(sum.count);
+}
+
+template <class T>
+REEL_DEVICE void add_to_mean(LossSum own, int64_t rows, const Losses<T>& losses, double* scratch) {
+  const LossSum of_block = joined(own, scratch);
+  if (threadIdx.x == 0) losses.of_block[blockIdx.x] = of_block;
+  if (losses.joins && is_last_of(0, gridDim.x)) store_mean(gridDim.x, rows, losses, scratch);
+}
+
+template <class T>
+__global__ void join_blocks(Losses<T> losses, int64_t blocks, int64_t rows) {
+  REEL_DYNAMIC_SHARED(double, scratch);
+  store_mean(blocks, rows, losses, scratch);
 }
 
 template <class T, int count, int packs>
@@ -82,7 +94,7 @@ __global__ void cross_entropy_held(const T* x, Classes classes, Losses<T> losses
   sum = holders.sum(sum, scratch);
   LossSum own{0, 0};
   if (r < rows && holders.lane() == 0) own = store_loss(classes, x, r, n, PieceSum<T>{shift, sum}, losses);
-  if (losses.mean != nullptr) store_mean(own, rows, losses, wide_scratch);
+  if (losses.mean != nullptr) add_to_mean(own, rows, losses, wide_scratch);
 }
 
 /// A warp per row joins its pieces.
@@ -95,7 +107,7 @@ __global__ void cross_entropy_pieces(const T* x, Classes classes, const PieceSum
   const PieceSum<T> whole = join_pieces(sums + r * pieces.count, r < rows ? pieces.count : 0, T(1), warp, no_scratch);
   LossSum own{0, 0};
   if (r < rows && warp.lane() == 0) own = store_loss(classes, x, r, n, whole, losses);
-  if (losses.mean != nullptr) store_mean(own, rows, losses, scratch);
+  if (losses.mean != nullptr) add_to_mean(own, rows, losses, scratch);
 }
 
 /// The gradients of the rows' losses: a stride from each other, or all the same, that of the mean of `count` rows.
@@ -174,6 +186,7 @@ __global__ void cross_entropy_backward_pieces(const T* x, Classes classes, const
 
 void CudaOps::cross_entropy(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
                             const Array& lse) {
+  constexpr int64_t kMostJoined = 256;  // blocks by the last of them
   const int64_t rows = logits.shape[0], n = logits.shape[1];
   const device::Classes classes{target.data, target.dtype == DType::i64, ignore};
   const bool mean = loss.rank() == 0;
@@ -185,8 +198,13 @@ void CudaOps::cross_entropy(const Array& logits, const Array& target, std::int64
       const auto blocks = static_cast<std::size_t>(grid.blocks);
       const Workspace of_block(context_.memory(), mean ? sizeof(device::LossSum) * blocks : 0);
       T* const y = loss.as<T>();
-      start(grid,
-            device::Losses<T>{mean ? nullptr : y, lse.as<T>(), mean ? y : nullptr, of_block.as<device::LossSum>()});
+      const bool joins = grid.blocks <= kMostJoined;
+      const device::Losses<T> losses{mean ? nullptr : y, lse.as<T>(), mean ? y : nullptr,
+                                     of_block.as<device::LossSum>(), joins};
+      start(grid, losses);
+      if (mean && !joins)
+        launch(context_, "cross_entropy", {.shared_bytes = grid.shared_bytes}, &device::join_blocks<T>, losses,
+               grid.blocks, rows);
     };
     if (n <= kLongestHeld<T>) {
       const HeldPlan plan = held_plan<T>(rows, n, in_packs<T>(n, {x}), sizeof(T));
