@@ -19,6 +19,14 @@ std::atomic<int> thread_limit{0};  // 0: not asked for yet
 // OpenMP's threads do not survive fork(): a region in the child would wait for them forever, so it works alone.
 std::atomic<bool> forked_child{false};
 
+/// A team as large as the last one is taken up again, another is made anew, which calls malloc and takes longer than to wake
+/// threads that find no work. Where there are fewer processors than threads that takes longer, and no more than have work are used.
+int team_for(int threads) {
+  static const int processors = omp_get_num_procs();
+  const int all = num_threads();
+  return all <= processors ? all : threads;
+}
+
 void watch_forks() {
   static const int registered =
       pthread_atfork(nullptr, nullptr, [] { forked_child.store(true, std::memory_order_relaxed); });
@@ -70,7 +78,7 @@ void parallel_chunks(std::int64_t count, std::int64_t chunk, void (*body)(void*,
   std::atomic<bool> failed{false};
   std::exception_ptr failure;
   const Running caller = running;
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(team_for(threads))
   {
     running = caller;
     try {

@@ -13,6 +13,7 @@
 #include "reel/core/scratch.h"
 #include "reel/reel.h"
 #include "reel/tests/expect.h"
+#include "reel/tests/little_memory.h"
 #include "reel/tests/told.h"
 
 namespace reel {
@@ -21,18 +22,6 @@ namespace {
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 std::string here(int line) { return end_of_error(__FILE__, line); }
-
-// While alive, no block above so many bytes is to be had.
-class LittleMemory {
- public:
-  explicit LittleMemory(std::size_t bytes) {
-    release_cached_memory();
-    detail::limit_blocks(bytes);
-  }
-  ~LittleMemory() { detail::limit_blocks(std::size_t{1} << 46); }
-  LittleMemory(const LittleMemory&) = delete;
-  LittleMemory& operator=(const LittleMemory&) = delete;
-};
 
 Tensor vector(std::initializer_list<double> values) { return tensor(values, {.dtype = f64}); }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "reel/backends/cpu/cpu.h"
+#include "reel/tests/little_memory.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
@@ -14,5 +15,6 @@ int main(int argc, char** argv) {
     std::printf("skipped: this CPU has no instruction set %s\n", isa);
     return 77;  // CTest counts it as skipped
   }
+  reel::detail::limit_blocks(reel::kLargestBlock);
   return RUN_ALL_TESTS();
 }

@@ -284,13 +284,22 @@ TEST_F(Executor, ALeakIsCounted) {
 }
 
 TEST_F(Executor, TheNthCallFails) {
-  fail_call(2, cudaErrorIllegalAddress);
+  fail_call(2, cudaErrorUnknown);
   void* block = nullptr;
   EXPECT_EQ(cudaMallocAsync(&block, 16, stream_), cudaSuccess);
   blocks_.push_back(block);
-  EXPECT_EQ(cudaMemsetAsync(block, 0, 16, stream_), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaMemsetAsync(block, 0, 16, stream_), cudaErrorUnknown);
   EXPECT_TRUE(call_failed());
   EXPECT_EQ(cudaMemsetAsync(block, 0, 16, stream_), cudaSuccess);
+  fail_call(0);
+}
+
+TEST_F(Executor, AfterAnIllegalAddressAllCallsFail) {
+  fail_call(1, cudaErrorIllegalAddress);
+  void* block = nullptr;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(cudaMallocAsync(&block, 16, stream_), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   fail_call(0);
 }
 

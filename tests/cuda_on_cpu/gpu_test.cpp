@@ -26,7 +26,7 @@ namespace reel {
 namespace {
 
 const Device kCuda = Device::cuda();
-constexpr TensorOptions kOnGpu{.device = kCuda};
+constexpr TensorOptions kOnGpu{.device = Device::cuda()};
 
 TEST(GpuMemory, MoreThanThereIsIsRefusedAndTheGpuWorksOn) {
   EXPECT_THROW_WITH(empty({std::int64_t{1} << 42}, kOnGpu), OutOfMemory, "cuda: 17592186044416 bytes requested",

@@ -10,6 +10,7 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
 #include "reel/ops/reduce.h"
+#include "reel/tests/little_memory.h"
 #include "reel/tests/ops/op_case.h"
 
 namespace reel::test {
@@ -84,13 +85,6 @@ TEST_P(Doors, WhatIsRecordedKnowsTheUsersLine) {
 }
 
 TEST_P(Doors, OutOfMemoryNamesTheUsersLine) {
-  struct LittleMemory {
-    explicit LittleMemory(std::size_t bytes) {
-      release_cached_memory();
-      detail::limit_blocks(bytes);
-    }
-    ~LittleMemory() { detail::limit_blocks(std::size_t{1} << 46); }
-  };
   const Tensors in = inputs(size());
   // A handle's state and a few elements; some tensors too.
   for (const std::size_t room : {256, 4096}) {
