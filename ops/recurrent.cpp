@@ -93,7 +93,9 @@ RecurrentResult<Tensor> layers(Pass pass, Tensor x, std::int64_t n, const Order&
     sides = {};
   }
   const auto all = [&](const Tensors& states_of_layers) {
-    return count == 1 ? reshape(states_of_layers[0], states, where) : stack(states_of_layers, 0, where);
+    // Without steps they are the states at the start, which are the caller's.
+    return count == 1 && pass.steps.total() > 0 ? reshape(states_of_layers[0], states, where)
+                                                : stack(states_of_layers, 0, where);
   };
   return {x, all(h), pass.is_lstm() ? all(c) : Tensor()};
 }

@@ -1,6 +1,8 @@
 // Gated units: each row of x is a | b, the row of y is a f(b). A thread takes packs of 16 bytes where rows are made of such,
 // else elements.
 
+#include <algorithm>
+
 #include "reel/backends/cuda/map.h"
 #include "reel/core/scalar/unary.h"
 
@@ -95,19 +97,22 @@ __global__ void gated_backward(GateOp op, const T* x, const T* dy, T* dx, GatedR
 
 namespace {
 
-/// f.template operator()<T, width>(first row, rows, grid) for packs in which rows of n elements at these addresses can be moved, a
-/// part of the rows at a time.
+/// f.template operator()<T, width>(first row, first column, rows, grid) for packs in which rows of n elements at these addresses
+/// can be moved: some rows at a time, or a part of one that has 2^31 packs and more.
 template <class F>
 void for_row_packs(DType dtype, int64_t rows, int64_t n, std::initializer_list<const void*> addresses, F&& f) {
   if (rows == 0 || n == 0) return;
   dispatch_floating(dtype, [&]<class T>() {
     const auto run = [&]<int width>() {
-      const int64_t packs = n / width, most = ((int64_t{1} << 31) - 1) / packs;
-      for (int64_t row = 0; row < rows; row += most) {
-        const int64_t count = (rows - row < most ? rows - row : most) * packs;
-        const Grid grid{.blocks = ceil_div(count, kMapThreads * device::kMapSteps), .threads = kMapThreads};
-        f.template operator()<T, width>(row, device::GatedRows{Divisor(packs), static_cast<uint32_t>(count), n}, grid);
-      }
+      constexpr int64_t most = (int64_t{1} << 31) - 1;
+      const int64_t packs = n / width, span = std::min(packs, most), together = most / span;
+      for (int64_t row = 0; row < rows; row += together)
+        for (int64_t first = 0; first < packs; first += span) {
+          const int64_t count = std::min(rows - row, together) * std::min(packs - first, span);
+          const Grid grid{.blocks = ceil_div(count, kMapThreads * device::kMapSteps), .threads = kMapThreads};
+          const device::GatedRows part{Divisor(span), static_cast<uint32_t>(count), n};
+          f.template operator()<T, width>(row, first * width, part, grid);
+        }
     };
     n % kPack<T> == 0 && all_packed(addresses) ? run.template operator()<kPack<T>>() : run.template operator()<1>();
   });
@@ -118,18 +123,19 @@ void for_row_packs(DType dtype, int64_t rows, int64_t n, std::initializer_list<c
 void CudaOps::gated(GateOp op, const Array& x, const Array& y) {
   const int64_t n = y.shape.back();
   for_row_packs(x.dtype, y.shape[0], n, {x.data, y.data},
-                [&]<class T, int width>(int64_t row, const device::GatedRows& rows, const Grid& grid) {
-                  launch(context_, "gated", grid, &device::gated<T, width>, op, x.as<T>() + row * 2 * n,
-                         y.as<T>() + row * n, rows);
+                [&]<class T, int width>(int64_t row, int64_t column, const device::GatedRows& rows, const Grid& grid) {
+                  launch(context_, "gated", grid, &device::gated<T, width>, op, x.as<T>() + row * 2 * n + column,
+                         y.as<T>() + row * n + column, rows);
                 });
 }
 
 void CudaOps::gated_backward(GateOp op, const Array& x, const Array& dy, const Array& dx) {
   const int64_t n = dy.shape.back();
   for_row_packs(x.dtype, dy.shape[0], n, {x.data, dy.data, dx.data},
-                [&]<class T, int width>(int64_t row, const device::GatedRows& rows, const Grid& grid) {
+                [&]<class T, int width>(int64_t row, int64_t column, const device::GatedRows& rows, const Grid& grid) {
                   launch(context_, "gated_backward", grid, &device::gated_backward<T, width>, op,
-                         x.as<T>() + row * 2 * n, dy.as<T>() + row * n, dx.as<T>() + row * 2 * n, rows);
+                         x.as<T>() + row * 2 * n + column, dy.as<T>() + row * n + column,
+                         dx.as<T>() + row * 2 * n + column, rows);
                 });
 }
 

@@ -260,7 +260,7 @@ void CudaOps::normalize_backward(const Array& x, bool, const Array* scale, const
     };
     const auto add_up_parts = [&](int64_t part_rows) {
       add_up(dscale, g.parts, part_rows);
-      add_up(dshift, g.parts + (width - g.n), part_rows);
+      if (dshift != nullptr) add_up(dshift, g.parts + (width - g.n), part_rows);
     };
     const bool packed = in_packs<T>(g.n, {g.x, g.scale, g.dy, g.dx});
     if (packed && g.n <= kLongestHeldGradient<T>) {

@@ -39,7 +39,7 @@ REEL_DEVICE I counted(const Windows<I>& c, int axis, I o, bool count_padding) {
 /// What an average over the window at o divides by.
 template <class T, class I>
 REEL_DEVICE T divisor(const Windows<I>& c, bool count_padding, const I (&o)[3]) {
-  const T rows = static_cast<T>(counted(c, 0, o[0], count_padding) * counted(c, 1, o[1], count_padding));
+  const T rows = static_cast<T>(int64_t{counted(c, 0, o[0], count_padding)} * counted(c, 1, o[1], count_padding));
   return rows * static_cast<T>(counted(c, 2, o[2], count_padding));
 }
 

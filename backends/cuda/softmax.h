@@ -89,10 +89,10 @@ void softmax_piece_sums(const Context& context, const PiecePlan<T>& plan, const 
 
 /// Whether rows of n elements go the way of softmax_tiles.cu: x, y, dy, dx [rows, n].
 template <class T>
-inline constexpr int kTile = kHeld<T>;
+inline constexpr int kTileRow = kHeld<T>;
 template <class T>
 bool in_tiles(int64_t n) {
-  return n <= kTile<T> && n % kPack<T> != 0;
+  return n <= kTileRow<T> && n % kPack<T> != 0;
 }
 template <class T>
 void softmax_tiles(const Context& context, SoftmaxOp op, const T* x, T* y, int64_t rows, int64_t n, T rate);

@@ -135,7 +135,7 @@ namespace {
 /// f.template operator()<most, exact>(): short rows of f32 have kernels of their own, whose loops have no step too many.
 template <class T, int most = 1, class F>
 void dispatch_tile(int64_t n, F&& f) {
-  if constexpr (std::is_same_v<T, double> || most > kTile<T> / 2) return f.template operator()<kTile<T>, false>();
+  if constexpr (std::is_same_v<T, double> || most > kTileRow<T> / 2) return f.template operator()<kTileRow<T>, false>();
   else if constexpr (most % kPack<T> == 0) return dispatch_tile<T, most + 1>(n, f);
   else if (n == most) return f.template operator()<most, true>();
   else return dispatch_tile<T, most + 1>(n, f);
