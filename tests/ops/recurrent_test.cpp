@@ -123,6 +123,21 @@ TEST(Recurrent, ASequenceWithoutRowsEndsWhereItStarts) {
   }
 }
 
+TEST(Recurrent, TheStatesOfALayerWithoutStepsAreNotTheCallers) {
+  for (const Layer& layer : layers()) {
+    Generator generator(5);
+    const std::vector<RecurrentWeights> w = {weights(layer.gates, kIn, f32, generator)};
+    const Tensor h0 = ones({1, 2, kHidden});
+    auto out = layer.batch(zeros({0, 2, kIn}), w, {.h0 = h0});
+    out.h.fill_(5);
+    EXPECT_EQ(h0.to_vector<float>(), std::vector<float>(2 * kHidden, 1)) << layer.name;
+    if (layer.gates != 4) continue;
+    auto from_zeros = layer.batch(zeros({0, 2, kIn}), w, {});
+    from_zeros.h.fill_(5);
+    EXPECT_EQ(from_zeros.c.to_vector<float>(), std::vector<float>(2 * kHidden, 0));
+  }
+}
+
 TEST(Recurrent, NothingAtAllIsLegal) {
   for (const Layer& layer : layers()) {
     Generator generator(6);
