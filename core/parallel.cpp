@@ -20,7 +20,7 @@ std::atomic<int> thread_limit{0};  // 0: not asked for yet
 std::atomic<bool> forked_child{false};
 
 /// A team as large as the last one is taken up again, another is made anew, which calls malloc and takes longer than to wake
-/// threads that find no work. Where there are fewer processors than threads that takes longer, and no more than have work are used.
+/// threads that find no work. Where there are fewer processors than threads, only those that have work are used.
 int team_for(int threads) {
   static const int processors = omp_get_num_procs();
   const int all = num_threads();

@@ -9,8 +9,8 @@ namespace reel {
 /// How exactly GPUs compute products of f32 matrices (matmul, linear, recurrent layers). The CPU, and f64, are always exact.
 enum class MatmulPrecision : std::uint8_t {
   highest,  ///< in f32
-  high,  ///< in TF32: what is multiplied is rounded to 10 bits of mantissa first (relative error about 1e-3), sums stay f32; several
-         ///< times as fast for large matrices on GPUs from Ampere on, as `highest` on older ones
+  high,  ///< in TF32: what is multiplied is rounded to 10 bits of mantissa first (relative error about 1e-3), sums stay
+         ///< f32; several times as fast for large matrices on GPUs from Ampere on, as `highest` on older ones
 };
 
 /// `highest` at first. For all threads, from the next product on.

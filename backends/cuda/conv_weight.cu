@@ -1,6 +1,7 @@
-// Gradients of a correlation's weight and bias: by tiles in shared memory (conv_weight_tiles.cu) wherever a stride or dilation
-// is not so large that they do not fit. Here is what remains for those. A block sums one pair of channels over images and positions, a few taps at a
-// time; the sum is cut into pieces by size where there are few pairs, and the pieces' results are summed. No atomics.
+// Gradients of a correlation's weight and bias: by tiles in shared memory (conv_weight_tiles.cu) wherever a stride or
+// dilation is not so large that they do not fit. Here is what remains for those. A block sums one pair of channels over
+// images and positions, a few taps at a time; the sum is cut into pieces by size where there are few pairs, and the pieces'
+// results are summed. No atomics.
 
 #include "reel/backends/cuda/conv_weight_tiles.h"
 

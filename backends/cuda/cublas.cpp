@@ -1,5 +1,5 @@
-// Products by cuBLASLt. f32 is computed in f32, or in TF32 where the product says so. Algorithms are chosen once per shape; their workspace is bounded, and
-// none adds up in an order that timing decides: the same product gives the same bits on one GPU.
+// Products by cuBLASLt. f32 is computed in f32, or in TF32 where the product says so. Algorithms are chosen once per shape; their
+// workspace is bounded, and none adds up in an order that timing decides: the same product gives the same bits on one GPU.
 
 #include <cublasLt.h>
 

@@ -178,7 +178,8 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 namespace {
 
-/// A launch for columns read in packs of `run`. How many row lanes a block has at most depends on the columns alone, so that
+/// A launch for columns read in packs of `run`. How many row lanes a block has at most depends on the columns alone, and on whether
+/// they are read in packs, so that
 /// the longest segment is not seen in the others' bits.
 template <class T>
 LaneGrid column_grid(const Context& context, int64_t segments, int64_t longest, int64_t width, int run) {
