@@ -24,10 +24,11 @@ constexpr std::int64_t kMemory = std::int64_t{64} << 20, k40MB = 10'000'000, kCa
                        kSecond = std::int64_t{1} << 17;
 
 #ifdef __AVX512F__
-constexpr int kVectorBytes = 64, kChains = 24;
+constexpr int kVectorBytes = 64, kChains = 24, kTileRows = 14;
 #else
-constexpr int kVectorBytes = 32, kChains = 12;
+constexpr int kVectorBytes = 32, kChains = 12, kTileRows = 6;
 #endif
+constexpr int kFedSteps = 128;  // a and b take 23 KB
 typedef float Vector __attribute__((vector_size(kVectorBytes)));
 
 Work limit(double bytes, double flops, std::function<void()> call) {
@@ -52,6 +53,43 @@ Work fma_limit(int threads) {
   return limit(0, 2.0 * kRounds * kChains * (kVectorBytes / sizeof(float)) * threads, [threads] {
 #pragma omp parallel num_threads(threads)
     run_chains(kRounds);
+  });
+}
+
+/// The fma chains of a matrix product's tile, their operands read from the first-level cache: per step two registers of b and
+/// kTileRows single elements of a. What the registers-only limit leaves out is that reading, at which clocks fall too.
+__attribute__((noinline)) void run_fed_chains(int rounds, const float* a, const float* b) {
+  constexpr int kLanes = kVectorBytes / sizeof(float);
+  Vector chains[kTileRows][2] = {};
+  for (int round = 0; round < rounds; ++round) {
+    for (int k = 0; k < kFedSteps; ++k) {
+      const float* a_k = a + k * kTileRows;
+      asm volatile("" : "+r"(a_k));  // or the elements would be kept or computed with outside the loop
+      const Vector b0 = *reinterpret_cast<const Vector*>(b + k * 2 * kLanes);
+      const Vector b1 = *reinterpret_cast<const Vector*>(b + (k * 2 + 1) * kLanes);
+#pragma GCC unroll 16
+      for (int i = 0; i < kTileRows; ++i) {
+        const Vector a_i = a_k[i] - Vector{};
+        chains[i][0] += a_i * b0;
+        chains[i][1] += a_i * b1;
+      }
+    }
+  }
+  Vector sum = {};  // not the chains' address, which the elements of a might alias
+#pragma GCC unroll 16
+  for (int i = 0; i < kTileRows; ++i) sum += chains[i][0] + chains[i][1];
+  asm volatile("" : : "m"(sum));
+}
+
+Work fed_fma_limit(int threads) {
+  constexpr int kRounds = 200;
+  constexpr double kFlops = 2.0 * kRounds * kFedSteps * kTileRows * 2 * (kVectorBytes / sizeof(float));
+  return limit(0, kFlops * threads, [threads] {
+#pragma omp parallel num_threads(threads)
+    {
+      alignas(64) static thread_local float a[kFedSteps * kTileRows], b[kFedSteps * 2 * kVectorBytes / sizeof(float)];
+      run_fed_chains(kRounds, a, b);
+    }
   });
 }
 
@@ -138,6 +176,8 @@ int main(int argc, char** argv) {
   const std::vector<Row> rows = {
       {"limit_fma_1", 1, [] { return fma_limit(1); }},
       {"limit_fma", 0, [] { return fma_limit(omp_get_max_threads()); }},
+      {"limit_fed_fma_1", 1, [] { return fed_fma_limit(1); }},
+      {"limit_fed_fma", 0, [] { return fed_fma_limit(omp_get_max_threads()); }},
       {"limit_read", 0, [] { return read_limit(kMemory); }},
       {"limit_write", 0, [] { return write_limit(kMemory); }},
       {"limit_copy", 0, [] { return copy_limit(kMemory); }},
