@@ -14,7 +14,7 @@ template <class Range, class F>
 REEL_INLINE void for_each_piece(const Range* ranges, int64_t count, F step) {
   int64_t total = 0;
   for (int64_t i = 0; i < count; ++i) total += ranges[i].end - ranges[i].begin;
-  parallel_for(total, kPiece, [&](int64_t first, int64_t last) {
+  parallel_for(total, even_chunk(total, kPiece), [&](int64_t first, int64_t last) {
     int64_t start = 0;
     for (int64_t i = 0; i < count && start < last; ++i) {
       const int64_t size = ranges[i].end - ranges[i].begin;
