@@ -4,6 +4,7 @@
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/simd.h"
 #include "reel/backends/cpu/vector_loops.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
@@ -158,6 +159,68 @@ void max_pool(const Conv& c, const T* x, T* y, int64_t* which) {
   });
 }
 
+/// The usual windows: 2 x 2, side by side and wholly within the input.
+REEL_INLINE bool is_two_by_two(const Conv& c) {
+  const auto halves = [&](int axis) {
+    return c.kernel[axis] == 2 && c.stride[axis] == 2 && c.dilation[axis] == 1 && c.padding[axis] == 0 &&
+           2 * c.output[axis] <= c.input[axis];
+  };
+  constexpr int64_t most = std::int64_t{1} << 30;  // places within a window are counted in 32 bits
+  return c.kernel[0] == 1 && c.stride[0] == 1 && c.padding[0] == 0 && halves(1) && halves(2) && c.input[2] < most;
+}
+
+/// Lanes 0, 2, 4, ... of a and b, or 1, 3, 5, ...
+template <int odd, class V, int... i>
+REEL_INLINE V every_other(V a, V b, std::integer_sequence<int, i...>) {
+  return {__builtin_shufflevector(a.raw, b.raw, (2 * i + odd)...)};
+}
+
+/// A row of n windows over the rows `top` and `top` + width of a plane; to[i]: the place of the maximum, the window's being
+/// start + 2 i; or null. By vectors, since a branch would be foreseen wrongly for every other window.
+template <class T>
+[[gnu::noinline]] void max_pool_row_2x2(const T* top, int64_t width, int64_t n, int64_t start, T* y, int64_t* to) {
+  using V = Vec<T>;
+  using Places = decltype(V().raw <= V().raw);  // integers of T's size
+  using Place = typename TapOf<T>::Type;
+  constexpr auto lanes = std::make_integer_sequence<int, V::width>();
+  for (int64_t i = 0; i < n; i += V::width) {
+    const int64_t count = min<int64_t>(n - i, V::width);
+    const auto first = V::first(min<int64_t>(2 * count, V::width)),
+               rest = V::first(max<int64_t>(2 * count - V::width, 0));
+    const T* const p = top + 2 * i;
+    const V a = V::load(p, first), b = V::load(p + V::width, rest);
+    const V c = V::load(p + width, first), d = V::load(p + width + V::width, rest);
+    V best = every_other<0>(a, b, lanes);
+    Places place = {};
+    const auto take = [&](V x, int64_t at) {
+      const Places wins = ~(x.raw <= best.raw) & (best.raw == best.raw);
+      best.raw = wins ? x.raw : best.raw;
+      place = wins ? static_cast<Place>(at) - Places{} : place;
+    };
+    take(every_other<1>(a, b, lanes), 1);
+    take(every_other<0>(c, d, lanes), width);
+    take(every_other<1>(c, d, lanes), width + 1);
+    best.store(y + i, V::first(count));
+    if (to == nullptr) continue;
+    for (int64_t lane = 0; lane < count; ++lane) to[i + lane] = start + 2 * (i + lane) + place[lane];
+  }
+}
+
+template <class T>
+void max_pool_2x2(const Conv& c, const T* x, T* y, int64_t* which) {
+  const int64_t columns = c.output[2], width = c.input[2];
+  const int64_t rows = c.batch * c.in * c.output[0] * c.output[1];
+  parallel_for(rows, max<int64_t>(1, kGrain / (4 * columns)), [=, &c](int64_t begin, int64_t end) REEL_ONCE {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t slice = row / c.output[1], o1 = row % c.output[1];  // one of input[0] in each plane
+      const T* const top = x + (slice * c.input[1] + 2 * o1) * width;
+      const int64_t start = (slice % c.input[0] * c.input[1] + 2 * o1) * width;
+      max_pool_row_2x2(top, width, columns, start, y + row * columns,
+                       which != nullptr ? which + row * columns : nullptr);
+    }
+  });
+}
+
 template <class T>
 void max_pool_backward(const Conv& c, const T* dy, const int64_t* which, T* dx) {
   const int64_t outputs = product(c.output);
@@ -243,8 +306,11 @@ void CpuOps::pool(PoolOp op, const Conv& geometry, bool count_padding, const Arr
                   const Array* which) {
   if (y.size == 0) return;
   dispatch_floating(y.dtype, [&]<class T>() {
-    if (op == PoolOp::max) {
-      max_pool(geometry, x.as<T>(), y.as<T>(), which != nullptr ? which->as<int64_t>() : nullptr);
+    int64_t* const places = which != nullptr ? which->as<int64_t>() : nullptr;
+    if (op == PoolOp::max && is_two_by_two(geometry)) {
+      max_pool_2x2(geometry, x.as<T>(), y.as<T>(), places);
+    } else if (op == PoolOp::max) {
+      max_pool(geometry, x.as<T>(), y.as<T>(), places);
     } else {
       average_pool(geometry, count_padding, x.as<T>(), y.as<T>());
     }

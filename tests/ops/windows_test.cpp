@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "reel/core/tape.h"
@@ -45,6 +46,43 @@ TEST(MaxPool, TellsWhereTheMaximaWere) {
   const Tensor lowest = full({1, 1, 1, 2, 2}, -INFINITY, kDouble);
   const MaxPooled z = max_pool3d_which(lowest, {.kernel = {1, 2, 2}, .stride = 1, .padding = {0, 1, 1}});
   EXPECT_THAT(z.which.to_vector<std::int64_t>(), ElementsAre(0, 0, 1, 0, 0, 1, 2, 2, 3));
+}
+
+// Windows of 2 x 2 side by side have a kernel of their own, by vectors.
+template <class T>
+void expect_halves(DType dtype) {
+  Generator generator(5);
+  for (std::int64_t width = 2; width < 80; width += 1 + width / 24) {
+    const std::int64_t planes = 3, height = 5, rows = height / 2, columns = width / 2;
+    std::vector<T> x = randn({planes * height * width}, generator, {.dtype = dtype}).to_vector<T>();
+    const auto n = static_cast<std::int64_t>(x.size());
+    for (std::int64_t i = 0; i < n; i += 7) x[static_cast<std::size_t>(i)] = -std::numeric_limits<T>::infinity();
+    for (std::int64_t i = 3; i < n; i += 11) x[static_cast<std::size_t>(i)] = std::numeric_limits<T>::quiet_NaN();
+    for (std::int64_t i = 0; i < width; ++i)
+      x[static_cast<std::size_t>(i)] = x[static_cast<std::size_t>(width + i)] = 1;
+    const Tensor input = from_vector(x, {1, planes, height, width});
+    const MaxPooled y = max_pool2d_which(input, {.kernel = 2});
+    EXPECT_TRUE(same_bits(max_pool2d(input, {.kernel = 2}), y.values));
+    const auto values = y.values.template to_vector<T>();
+    const auto which = y.which.template to_vector<std::int64_t>();
+    ASSERT_EQ(values.size(), static_cast<std::size_t>(planes * rows * columns));
+    for (std::int64_t o = 0; o < planes * rows * columns; ++o) {
+      const std::int64_t plane = o / (rows * columns), row = o / columns % rows, column = o % columns;
+      std::int64_t best = 2 * row * width + 2 * column;
+      const auto at = [&](std::int64_t place) { return x[static_cast<std::size_t>(plane * height * width + place)]; };
+      for (const std::int64_t step : {std::int64_t{1}, width, width + 1}) {
+        const std::int64_t place = 2 * row * width + 2 * column + step;
+        if (!std::isnan(at(best)) && (std::isnan(at(place)) || at(place) > at(best))) best = place;
+      }
+      ASSERT_EQ(which[static_cast<std::size_t>(o)], best) << "width " << width << ", output " << o;
+      const T value = values[static_cast<std::size_t>(o)];
+      ASSERT_TRUE(value == at(best) || (std::isnan(value) && std::isnan(at(best)))) << "width " << width;
+    }
+  }
+}
+TEST(MaxPool, HalvesPlanesOfAnyWidth) {
+  expect_halves<float>(f32);
+  expect_halves<double>(f64);
 }
 
 TEST(MaxPool, GivesTheGradientToTheFirstOfEquals) {
