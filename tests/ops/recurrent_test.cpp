@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <functional>
 
@@ -11,9 +12,11 @@
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/gradcheck.h"
+#include "reel/ops/matmul.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/sequence.h"
+#include "reel/ops/unary.h"
 #include "reel/ops/views.h"
 
 namespace reel {
@@ -40,11 +43,13 @@ std::vector<Layer> layers() {
            [](const auto& x, const auto& w, const auto& o) { return rnn(x, w, Nonlinearity::tanh, o); }}};
 }
 
-RecurrentWeights weights(std::int64_t gates, std::int64_t in, DType dtype, Generator& generator) {
+RecurrentWeights weights(std::int64_t gates, std::int64_t in, DType dtype, Generator& generator,
+                         std::int64_t hidden = kHidden) {
   const TensorOptions options{.dtype = dtype};
-  return {randn({gates * kHidden, in}, generator, options) * 0.4,
-          randn({gates * kHidden, kHidden}, generator, options) * 0.4, randn({gates * kHidden}, generator, options),
-          randn({gates * kHidden}, generator, options)};
+  const double scale = 1 / std::sqrt(static_cast<double>(hidden));
+  return {randn({gates * hidden, in}, generator, options) * scale,
+          randn({gates * hidden, hidden}, generator, options) * scale, randn({gates * hidden}, generator, options),
+          randn({gates * hidden}, generator, options)};
 }
 
 void expect_same_bits(const Tensor& a, const Tensor& b, const char* what) {
@@ -105,6 +110,57 @@ TEST(Recurrent, WithoutATapeTheBitsAreTheSameAndNothingIsKept) {
     expect_same_bits(recorded.h, out.h, layer.name);
     if (out.c.defined()) expect_same_bits(recorded.c, out.c, layer.name);
   }
+}
+
+// A layer over [steps, n, in] in public ops, a step at a time; h is also the last state.
+Tensor plain_loop(const Layer& layer, const Tensor& x, const RecurrentWeights& w, const Tensor& h0) {
+  Tensor h = h0, c = zeros_like(h0);
+  Tensors y;
+  const auto gate = [&](const Tensor& all, std::int64_t i) { return narrow(all, 1, i * h0.shape()[1], h0.shape()[1]); };
+  for (std::int64_t t = 0; t < x.shape()[0]; ++t) {
+    const Tensor in = linear(x[t], w.weight_ih, w.bias_ih), back = linear(h, w.weight_hh, w.bias_hh);
+    if (layer.gates == 4) {
+      const Tensor z = in + back;
+      c = sigmoid(gate(z, 1)) * c + sigmoid(gate(z, 0)) * tanh(gate(z, 2));
+      h = sigmoid(gate(z, 3)) * tanh(c);
+    } else if (layer.gates == 3) {
+      const Tensor reset = sigmoid(gate(in, 0) + gate(back, 0)), z = sigmoid(gate(in, 1) + gate(back, 1));
+      h = (1 - z) * tanh(gate(in, 2) + reset * gate(back, 2)) + z * h;
+    } else {
+      h = tanh(in + back);
+    }
+    y.push_back(h);
+  }
+  return stack(y);
+}
+
+// Narrow layers take a few sequences through all steps at once, wide ones all sequences through each step.
+TEST(Recurrent, LayersOfAnyWidthAndManySequencesEqualAPlainLoop) {
+  for (const Layer& layer : layers())
+    for (const std::int64_t hidden : {1, 33, 96}) {
+      SCOPED_TRACE(std::string(layer.name) + ", hidden " + std::to_string(hidden));
+      Generator generator(11);
+      const TensorOptions options{.dtype = f64};
+      const std::int64_t steps = 5, n = 21;
+      const Tensor x = randn({steps, n, kIn}, generator, options), h0 = randn({n, hidden}, generator, options);
+      const Tensor dy = randn({steps, n, hidden}, generator, options);
+      const RecurrentWeights w = weights(layer.gates, kIn, f64, generator, hidden);
+      const Tensors inputs{x, h0, w.weight_ih, w.weight_hh, w.bias_ih, w.bias_hh};
+      const auto run = [&](const auto& f) {
+        Tape tape;
+        for (const Tensor& input : inputs) tape.watch(input);
+        const Tensor y = f();
+        Tensors results = tape.gradient(y, dy, inputs);
+        results.push_back(y);
+        return results;
+      };
+      const Tensors expected = run([&] { return plain_loop(layer, x, w, h0); });
+      const Tensors computed = run([&] { return layer.batch(x, {w}, {.h0 = reshape(h0, {1, n, hidden})}).y; });
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const double scale = max(abs(expected[i])).item<double>();
+        EXPECT_LE(max(abs(computed[i] - expected[i])).item<double>(), 1e-13 * (1 + scale)) << "result " << i;
+      }
+    }
 }
 
 TEST(Recurrent, ASequenceWithoutRowsEndsWhereItStarts) {
