@@ -17,6 +17,7 @@
 #include "reel/ops/elementwise.h"
 #include "reel/ops/gated.h"
 #include "reel/ops/matmul.h"
+#include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
 #include "reel/ops/statistics.h"
@@ -272,6 +273,34 @@ TYPED_TEST(Numerics, SumsAreWithinTheirBound) {
   norms.expect_within("norm", 4);
   variances.expect_within("var", 8);
   dots.expect_within("dot", 4);
+}
+
+TYPED_TEST(Numerics, VariancesKeepTheirDigitsUnderALargeMean) {
+  using T = TypeParam;
+  Worst<T> variances, columns, deviations, sequences;
+  for (const std::int64_t n : {3, 33, 1000, 1 << 18})
+    for (const double center : {1.0, -1e4, sizeof(T) == 4 ? 1e6 : 1e14}) {
+      // Around the last numbers are 1/16 and 1/64 apart.
+      const std::vector<T> x = this->numbers(n, center - 0.5, center + 0.5);
+      Real mean = 0, squares = 0;
+      for (const T v : x) mean += (v - Real(center)) / static_cast<Real>(n);
+      for (const T v : x) squares += (v - Real(center) - mean) * (v - Real(center) - mean);
+      const Real want = squares / static_cast<Real>(n - 1);
+      const Tensor v = this->tensor_of(x);
+      const auto see = [](Worst<T>& worst, const Tensor& got, Real expected) {
+        worst.see(reshape(got, {}).template item<T>(), expected, expected);
+      };
+      see(variances, var(v), want);
+      see(columns, var(unsqueeze(v, 1), 0), want);
+      see(deviations, stddev(v), std::sqrt(want));
+      const Tensor both = var(Ragged::from_lengths(v, {0, n}));
+      EXPECT_EQ(both[0].item(), 0);
+      see(sequences, both[1], want);
+    }
+  variances.expect_within("var under a mean", 8);
+  columns.expect_within("var down columns", 8);
+  deviations.expect_within("stddev", 8);
+  sequences.expect_within("var of a Ragged", 8);
 }
 
 TYPED_TEST(Numerics, ProductsAreWithinTheBoundOfAChain) {
