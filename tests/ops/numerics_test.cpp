@@ -275,6 +275,33 @@ TYPED_TEST(Numerics, SumsAreWithinTheirBound) {
   dots.expect_within("dot", 4);
 }
 
+TYPED_TEST(Numerics, SumsOfEqualTermsAreWithinTheirBound) {
+  // Their roundings go the same way for long: no other terms come as near to what the orders of the sums allow.
+  using T = TypeParam;
+  Worst<T> sums, columns, dots, sequences, wide, rows;
+  for (const std::int64_t n : {33, 255, 1000, 4099, 100'000, 1 << 20})
+    for (int k = 0; k < (n > 5000 ? 12 : 200); ++k) {
+      const T value = static_cast<T>(1 + 0.00497 * k);
+      const Real want = static_cast<Real>(n) * value;
+      const Tensor x = full({n}, value, {.dtype = dtype_of<T>}), two = expand(unsqueeze(x, 1), {n, 2});
+      const auto see = [&](Worst<T>& worst, const Tensor& got, Real expected) {
+        worst.see(select(reshape(got, {got.size()}), 0, 0).template item<T>(), expected, expected);
+      };
+      see(sums, sum(x), want);
+      see(columns, sum(two, 0), want);
+      see(dots, dot(x, ones_like(x)), want);
+      see(sequences, sum(Ragged::from_lengths(x, {n})), want);
+      see(wide, sum(Ragged::from_lengths(two, {n})), want);
+      see(rows, softmax(zeros({1, n}, {.dtype = dtype_of<T>}), 1), 1 / static_cast<Real>(n));
+    }
+  sums.expect_within("sum of equal terms", 8);
+  columns.expect_within("... down columns", 8);
+  dots.expect_within("dot", 8);
+  sequences.expect_within("sum of a Ragged [total]", 16);
+  wide.expect_within("... [total, 2]", 32);
+  rows.expect_within("softmax of equal numbers", 2);
+}
+
 TYPED_TEST(Numerics, VariancesKeepTheirDigitsUnderALargeMean) {
   using T = TypeParam;
   Worst<T> variances, columns, deviations, sequences;
