@@ -156,6 +156,34 @@ LoadReport load(Module& module, const std::string& path, LoadOptions options, So
   });
 }
 
+// --- tensors by themselves --------------------------------------------------------------------------------------------
+
+namespace {
+
+void require_defined(const std::vector<NamedTensor>& tensors, const char* kind, SourceLocation where) {
+  for (const NamedTensor& named : tensors)
+    if (!named.tensor.defined())
+      throw Error(reel::detail::running_op() + ": the " + kind + " " + shown(named.name) + " must be defined", where);
+}
+
+}  // namespace
+
+void save_tensors(const std::vector<NamedTensor>& tensors, const std::string& path, SourceLocation where) {
+  return named("nn::save_tensors", where, [&] {
+    require_defined(tensors, "tensor", where);
+    write(tensors, path, {{"format", "pt"}}, where);
+  });
+}
+
+std::vector<NamedTensor> load_tensors(const std::string& path, SourceLocation where) {
+  return named("nn::load_tensors", where, [&] {
+    const Reader file(path, where);
+    std::vector<NamedTensor> tensors;
+    for (const Entry& entry : file.entries()) tensors.push_back({entry.name, read(file, entry.name)});
+    return tensors;
+  });
+}
+
 // --- training ---------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -168,10 +196,7 @@ struct Parts {
       : module(tensors_of(training.module, where)),
         optimizer(prefixed("optimizer.", training.optimizer.state())),
         own(prefixed("own.", training.tensors)) {
-    for (const NamedTensor& named : training.tensors)
-      if (!named.tensor.defined())
-        throw Error(reel::detail::running_op() + ": the program's own tensor " + shown(named.name) + " must be defined",
-                    where);
+    require_defined(training.tensors, "program's own tensor", where);
     if (training.ema != nullptr) ema = prefixed("ema.", training.ema->state());
     rest.push_back({"random", random_tensor()});
     if (training.batches != nullptr) rest.push_back({"batches", training.batches->state()});

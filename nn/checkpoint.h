@@ -36,6 +36,14 @@ REEL_API void save(const Module& module, const std::string& path, SourceLocation
 REEL_API LoadReport load(Module& module, const std::string& path, LoadOptions options = {},
                          SourceLocation where = SourceLocation::current());
 
+/// Writes tensors of any dtypes and devices under their names, which differ, without a module: data, or what another program
+/// is to read (Python's safetensors does). Throws Error for an undefined one, FileError.
+REEL_API void save_tensors(const std::vector<NamedTensor>& tensors, const std::string& path,
+                           SourceLocation where = SourceLocation::current());
+/// All tensors of a safetensors file, in its order and with its dtypes; on the CPU. Throws FileError, OutOfMemory.
+REEL_API std::vector<NamedTensor> load_tensors(const std::string& path,
+                                               SourceLocation where = SourceLocation::current());
+
 /// What a run of training consists of. Further tensors of the program's own (histories, counts) go into `tensors`. When a
 /// file is loaded it must have them in the same shapes and dtypes; a first axis of size 0 stands for any size.
 struct Training {

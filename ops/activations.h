@@ -2,19 +2,20 @@
 
 #include "reel/core/ragged.h"
 
-/// Activation functions: y has x's shape, dtype (f32 or f64) and device; a Ragged keeps its offsets. NaN stays NaN. Each
-/// throws DTypeError for other dtypes; backward keeps x. relu, sigmoid and tanh stand in unary.h.
+/// Activation functions: y has x's shape, dtype (f32 or f64) and device; a Ragged keeps its offsets. NaN stays NaN.
+/// Each throws DTypeError for other dtypes; backward keeps x, and there are gradients of any order. relu, sigmoid and
+/// tanh stand in unary.h.
 namespace reel {
 
 /// x Phi(x) with the normal distribution function Phi, accurate in the left tail too (Hendrycks and Gimpel, 2016).
 REEL_API Tensor gelu(const Tensor& x, SourceLocation where = SourceLocation::current());
-/// The approximation 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) of gelu.
+/// The approximation 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) of gelu, of the same authors.
 REEL_API Tensor gelu_tanh(const Tensor& x, SourceLocation where = SourceLocation::current());
-/// x sigmoid(x), also known as swish.
+/// x sigmoid(x), also known as swish (Elfwing, Uchibe and Doya, 2018; Ramachandran, Zoph and Le, 2017).
 REEL_API Tensor silu(const Tensor& x, SourceLocation where = SourceLocation::current());
 /// x tanh(softplus(x)) (Misra, 2019).
 REEL_API Tensor mish(const Tensor& x, SourceLocation where = SourceLocation::current());
-/// log(1 + exp(x)), without overflow.
+/// log(1 + exp(x)), without overflow (Dugas et al., 2001).
 REEL_API Tensor softplus(const Tensor& x, SourceLocation where = SourceLocation::current());
 /// log(sigmoid(x)), without underflow.
 REEL_API Tensor logsigmoid(const Tensor& x, SourceLocation where = SourceLocation::current());
@@ -22,7 +23,8 @@ REEL_API Tensor logsigmoid(const Tensor& x, SourceLocation where = SourceLocatio
 REEL_API Tensor hard_sigmoid(const Tensor& x, SourceLocation where = SourceLocation::current());
 /// min(max(x, -1), 1); the gradient at the kinks is 0.
 REEL_API Tensor hard_tanh(const Tensor& x, SourceLocation where = SourceLocation::current());
-/// x hard_sigmoid(x); the gradient is 0 at the kink -3 and 1 at the kink 3.
+/// x hard_sigmoid(x) (Howard et al., "Searching for MobileNetV3", 2019); the gradient is 0 at the kink -3 and 1 at the
+/// kink 3.
 REEL_API Tensor hard_swish(const Tensor& x, SourceLocation where = SourceLocation::current());
 /// 0.5 x (x / sqrt(1 + x^2) + 1), Thinc's cheap relative of gelu.
 REEL_API Tensor dish(const Tensor& x, SourceLocation where = SourceLocation::current());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "reel/core/fits.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
@@ -198,6 +199,15 @@ Tensor with_common(const Arg& a, const Arg& b, DType dtype, F&& f) {
   return f(a.is_tensor() ? Arg(left, a.where()) : a, b.is_tensor() ? Arg(right, b.where()) : b);
 }
 
+// A number beyond an integer's type would become another one in silence. Beside u8 negative ones wrap around as its sums do,
+// but where it counts which is larger.
+void check_number(BinaryOp op, const char* name, const Arg& x, DType dtype, SourceLocation where) {
+  if (x.is_tensor()) return;
+  const double number = x.scalar().real;
+  const bool wraps = dtype == u8 && op != BinaryOp::maximum && op != BinaryOp::minimum && number < 0 && number >= -255;
+  if (!wraps) detail::check_fits(name, x.scalar(), dtype, where);
+}
+
 template <class Rule>
 Tensor apply(const Arg& a, const Arg& b);
 
@@ -213,6 +223,8 @@ __attribute__((noinline)) Tensor apply_unlike(const Arg& a, const Arg& b) {
   if (!same) return with_common(a, b, dtype, [](const Arg& x, const Arg& y) { return apply<Rule>(x, y); });
   if (dtype == bool8 && (Rule::op == BinaryOp::sub || Rule::op == BinaryOp::pow))
     throw DTypeError(std::string(Rule::name) + ": operands must be numbers, got two bool8", where);
+  if (!is_floating(dtype))
+    for (const Arg* x : {&a, &b}) check_number(Rule::op, Rule::name, *x, dtype, where);
   Tensor y = computed(Rule::op, Rule::name, a, b, false, where);
   if (detail::taping()) record_binary<Rule>(a, b, y, where);
   return y;

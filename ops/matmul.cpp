@@ -250,6 +250,18 @@ Tensor matmul(const Tensor& a, const Tensor& b, SourceLocation where) {
   return product(a, b, "matmul", where);
 }
 
+Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options, SourceLocation where) {
+  const auto seen = [&](const char* name, const Tensor& x, bool transposed) {
+    check::defined("matmul", name, x, where);
+    if (transposed && x.rank() < 2)
+      throw ShapeError(std::string("matmul: ") + name + " to be transposed must have at least two axes, got shape " +
+                           x.shape().str(),
+                       where);
+    return transposed ? transpose(x) : x;
+  };
+  return matmul(seen("a", a, options.transpose_a), seen("b", b, options.transpose_b), where);
+}
+
 Ragged matmul(const Ragged& a, const Tensor& b, SourceLocation where) {
   check::defined("matmul", "b", b, where);
   if (b.rank() < 3) return a.with(matmul(a.values(), b, where));

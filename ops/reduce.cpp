@@ -7,8 +7,10 @@
 #include "reel/ops/create.h"
 #include "reel/ops/logical.h"
 #include "reel/ops/offsets.h"
+#include "reel/ops/padding.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/scan.h"
+#include "reel/ops/sequence.h"
 #include "reel/ops/views.h"
 
 namespace reel {
@@ -255,7 +257,9 @@ Winners min_which(const Tensor& x, int axis, Keep keep, SourceLocation where) {
 }
 
 Tensor prod(const Ragged& x, SourceLocation where) {
-  check::floating("prod", "x", x.values(), where);
+  check::defined("prod", "x", x.values(), where);
+  // With a 1 in front of each sequence, which is the product of one without rows.
+  if (!is_floating(x.dtype())) return reduce_last(cumprod(pad(x, {{0, 1, 0}}, 1)));
   Shape shape = x.values().shape();
   shape[0] = x.count();
   Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()});

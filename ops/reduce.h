@@ -5,10 +5,12 @@
 
 /// Reductions over some or all axes. x [..., f32 or f64]; all but mean take integers too. The result has x's shape
 /// without the reduced axes, or with size 1 there (Keep::yes). An axis out of range or named twice throws ShapeError;
-/// a tensor without axes counts as a vector of one.
+/// a tensor without axes counts as a vector of one. Results have memory of their own. Gradients of any order; backward
+/// keeps nothing for sum and mean, x for prod, the winners' places for max and min over one axis, and else x and the
+/// result.
 ///
-/// A Ragged (prod and mean: f32 or f64) without axes: one row per sequence, values [total, ...] give [n, ...]; with axes, which lie behind the
-/// values' first: per row. sum, mean, max and min of a Ragged stand in ragged.h.
+/// A Ragged (mean: f32 or f64) without axes: one row per sequence, values [total, ...] give [n, ...]; with axes, which
+/// lie behind the values' first: per row. sum, mean, max and min of a Ragged stand in ragged.h.
 namespace reel {
 
 /// 0 of nothing. bool8 and u8 are summed as i64, i32 too.
@@ -17,8 +19,8 @@ REEL_API Tensor sum(const Tensor& x, const Axes& axes = {}, Keep keep = Keep::no
 /// NaN of nothing. Throws DTypeError unless x is f32 or f64.
 REEL_API Tensor mean(const Tensor& x, const Axes& axes = {}, Keep keep = Keep::no,
                      SourceLocation where = SourceLocation::current());
-/// NaN if there is one; -inf of nothing. Over one axis the gradient goes to the first maximum; over several or all it is
-/// split evenly among the maxima.
+/// NaN if there is one; -inf of nothing. Over one axis the gradient goes to the first maximum; over several or all it
+/// is split evenly among the maxima.
 REEL_API Tensor max(const Tensor& x, const Axes& axes = {}, Keep keep = Keep::no,
                     SourceLocation where = SourceLocation::current());
 /// The same for the smallest; +inf of nothing.
@@ -46,7 +48,8 @@ struct Winners {
   Tensor y;
   Tensor which;
 };
-/// max or min over one axis with the index of the first winner; the gradient goes there. Throws ShapeError for an empty axis.
+/// max or min over one axis with the index of the first winner; the gradient goes there. Throws ShapeError for an empty
+/// axis.
 REEL_API Winners max_which(const Tensor& x, int axis, Keep keep = Keep::no,
                            SourceLocation where = SourceLocation::current());
 REEL_API Winners min_which(const Tensor& x, int axis, Keep keep = Keep::no,
@@ -57,8 +60,8 @@ struct RaggedWinners {
   Ragged y, which;
 };
 
-/// Per sequence: 1 of none, and -inf, +inf (an integer's least and greatest) for amax and amin; argmax and argmin count from the sequence's first row, -1 if
-/// there is none.
+/// Per sequence: 1 of none (integers and bool8 as i64), and -inf, +inf (an integer's least and greatest) for amax and
+/// amin; argmax and argmin count from the sequence's first row, -1 if there is none.
 REEL_API Tensor prod(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Tensor amax(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Tensor amin(const Ragged& x, SourceLocation where = SourceLocation::current());

@@ -51,6 +51,12 @@ Tensor not_below(const Tensor& x) {
   return relu_mask(x, untaped([&] { return cast(x != -kInfinity, x.dtype()); }));
 }
 
+// Sums of squares around the exact mean, from those around a rounded one and the sums of the same differences, which would
+// be 0 without its error. Whatever x is, they stay 0: a constant to tapes.
+Tensor around_mean(const Tensor& squares, const Tensor& sums, const Arg& n) {
+  return squares - untaped([&] { return minimum(finite(sums * (sums / n)), squares); });
+}
+
 Tensor variance(const char* op, const Tensor& x, const Axes& axes, double correction, Keep keep, SourceLocation where) {
   check::floating(op, "x", x, where);
   const std::uint32_t mask = axes.mask(op, x.rank(), where);
@@ -58,20 +64,27 @@ Tensor variance(const char* op, const Tensor& x, const Axes& axes, double correc
   for (int i = 0; i < x.rank(); ++i)
     if ((mask >> i & 1) != 0) n *= static_cast<double>(x.shape()[i]);
   const Tensor off = x - mean(x, axes, Keep::yes, where);
-  return sum(square(off), axes, keep, where) / std::max(0.0, n - correction);
+  const Tensor sums = untaped([&] { return sum(off, axes, keep); });
+  return around_mean(sum(square(off), axes, keep, where), sums, std::max(1.0, n)) / std::max(0.0, n - correction);
 }
 
 // Per sequence; one without rows has 0 / 1.
 Tensor variance(const char* op, const Ragged& x, double correction, SourceLocation where) {
   check::floating(op, "x", x.values(), where);
-  std::vector<double> divisors;
-  for (const std::int64_t length : x.offsets().lengths())
+  std::vector<double> counts, divisors;
+  for (const std::int64_t length : x.offsets().lengths()) {
+    counts.push_back(std::max(1.0, static_cast<double>(length)));
     divisors.push_back(length == 0 ? 1 : std::max(0.0, static_cast<double>(length) - correction));
+  }
   Shape shape = x.values().shape();
   for (int i = 1; i < shape.rank(); ++i) shape[i] = 1;
   shape[0] = x.count();
-  const Tensor divisor = detail::transferred(detail::copied(from_vector(divisors, shape), x.dtype()), x.device());
-  return sum(square(x - mean(x, where), where), where) / divisor;
+  const auto per_sequence = [&](const std::vector<double>& numbers) {
+    return detail::transferred(detail::copied(from_vector(numbers, shape), x.dtype()), x.device());
+  };
+  const Ragged off = x - mean(x, where);
+  const Tensor sums = untaped([&] { return sum(off); });
+  return around_mean(sum(square(off, where), where), sums, per_sequence(counts)) / per_sequence(divisors);
 }
 
 }  // namespace

@@ -6,12 +6,16 @@
 #include "reel/core/ragged.h"
 #include "reel/ops/axes.h"
 
-/// Statistics over some or all axes, with gradients of any order. x is f32 or f64 unless said otherwise; the result has x's
-/// shape without the reduced axes, or with size 1 there (Keep::yes). A Ragged with axes: per row, over axes of the values
-/// behind the first. Throw DTypeError, and ShapeError for an axis that is out of range, named twice or, for a Ragged, 0.
+/// Statistics over some or all axes, with gradients of any order, for which norm and logsumexp keep x and the result,
+/// var and stddev x's differences from the mean. x is f32 or f64 unless said otherwise; the result has x's shape
+/// without the reduced axes, or with size 1 there (Keep::yes). A Ragged with axes: per row, over axes of the values
+/// behind the first. Throw DTypeError, and ShapeError for an axis that is out of range, named twice or, for a Ragged,
+/// 0.
 namespace reel {
 
-/// sum((x - mean)^2) / max(0, n - correction) over n elements; NaN for n <= correction where all are equal, as for one.
+/// sum((x - mean)^2) / max(0, n - correction) over n elements, in two passes and corrected for the rounding of the mean
+/// (Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983), so never below 0; NaN for n <=
+/// correction where all are equal, as for one.
 REEL_API Tensor var(const Tensor& x, const Axes& axes = {}, double correction = 1, Keep keep = Keep::no,
                     SourceLocation where = SourceLocation::current());
 /// A struct, for a bare number beside a Ragged is an axis.
@@ -42,7 +46,8 @@ REEL_API Tensor logsumexp(const Ragged& x, SourceLocation where = SourceLocation
 REEL_API Ragged logsumexp(const Ragged& x, const Axes& axes, Keep keep = Keep::no,
                           SourceLocation where = SourceLocation::current());
 
-/// Whether any element, or every one, is not 0; NaN is not. x has any dtype, the result is bool8. Of nothing: false, true.
+/// Whether any element, or every one, is not 0; NaN is not. x has any dtype, the result is bool8. Of nothing: false,
+/// true.
 REEL_API Tensor any(const Tensor& x, const Axes& axes = {}, Keep keep = Keep::no,
                     SourceLocation where = SourceLocation::current());
 REEL_API Tensor all(const Tensor& x, const Axes& axes = {}, Keep keep = Keep::no,

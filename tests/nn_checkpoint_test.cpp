@@ -65,6 +65,41 @@ TEST_F(Checkpoint, WhatIsSavedIsLoaded) {
   EXPECT_THAT(report.loaded, ElementsAre("first.weight", "first.bias", "last.weight", "last.bias", "mean"));
 }
 
+TEST_F(Checkpoint, TensorsComeBackFromAFileByThemselves) {
+  const Tensor matrix = transpose(tensor({1, 2, 3, 4, 5, 6}, {2, 3}, {.dtype = f64}));  // not in row-major order
+  const Tensor large = from_vector(std::vector<std::int64_t>{(std::int64_t{1} << 60) + 1, -7});
+  save_tensors(
+      {{"matrix", matrix}, {"ids", large}, {"mask", large > 0}, {"none", zeros({0, 4})}, {"one", full({}, 0.1)}},
+      path("data"));
+  const std::vector<NamedTensor> all = load_tensors(path("data"));
+  ASSERT_EQ(all.size(), 5u);
+  for (const NamedTensor& named : all) EXPECT_TRUE(named.tensor.device().is_cpu());
+  EXPECT_EQ(all[0].name, "matrix");
+  EXPECT_EQ(all[0].tensor.dtype(), f64);
+  EXPECT_EQ(all[0].tensor.shape(), (Shape{3, 2}));
+  EXPECT_EQ(all[0].tensor.to_vector<double>(), matrix.to_vector<double>());
+  EXPECT_EQ(all[1].tensor.to_vector<std::int64_t>(), large.to_vector<std::int64_t>());
+  EXPECT_EQ(all[2].tensor.dtype(), bool8);
+  EXPECT_THAT(all[2].tensor.to_vector<int>(), ElementsAre(1, 0));
+  EXPECT_EQ(all[3].tensor.shape(), (Shape{0, 4}));
+  EXPECT_EQ(all[4].tensor.item(), 0.1f);
+  save_tensors({}, path("nothing"));
+  EXPECT_TRUE(load_tensors(path("nothing")).empty());
+
+  EXPECT_THAT(
+      error_of([&] {
+        save_tensors({{"a", Tensor()}}, path("no"));
+      }),
+      AllOf(HasSubstr("nn::save_tensors: the tensor 'a' must be defined"), HasSubstr("nn_checkpoint_test.cpp")));
+  EXPECT_FALSE(std::filesystem::exists(path("no")));
+  EXPECT_THAT(error_of([&] {
+                save_tensors({{"a", ones({1})}, {"a", ones({1})}}, path("no"));
+              }),
+              AllOf(HasSubstr("nn::save_tensors"), HasSubstr("'a'")));
+  EXPECT_THAT(error_of([&] { load_tensors(path("missing")); }),
+              AllOf(HasSubstr("nn::load_tensors"), HasSubstr("missing"), HasSubstr("nn_checkpoint_test.cpp")));
+}
+
 TEST_F(Checkpoint, LoadingKeepsTheLayoutAndCountsAsAWrite) {
   Net net;
   save(net, path("net"));

@@ -176,6 +176,9 @@ std::vector<RaggedOp> ragged_sequence_ops() {
        .ragged = [](const Ragged& x, In) { return (x + position_encoding(x)).values(); },
        .list = [](const Tensor& x,
                   In) { return x + position_encoding(x.shape()[0], x.shape()[1], {.dtype = x.dtype()}); }},
+      {.name = "positions",
+       .ragged = [](const Ragged& x, In) { return positions(x).values(); },
+       .list = [](const Tensor& x, In) { return arange(x.shape()[0]); }},
       {.name = "to_padded",
        .ragged = [](const Ragged& x, In) { return from_padded(to_padded(x, 3), x.offsets().lengths()).values(); },
        .list = [](const Tensor& x, In) { return x; }},
@@ -207,6 +210,15 @@ std::vector<RaggedOp> ragged_sequence_ops() {
           "reduce_last", reduce_last, [](const Tensor& x) { return select(x, 0, -1); }, std::nullopt, 0),
       reduction(
           "prod", prod, [](const Tensor& x) { return prod(x, 0); }, 1),
+      reduction(
+          "prod/integers", [](const Ragged& x, SourceLocation) { return cast(prod(cast(2 * x, i64)), f64); },
+          [](const Tensor& x) { return cast(prod(cast(2 * x, i64), 0), f64); }, 0.5),
+      reduction(
+          "argmax", [](const Ragged& x, SourceLocation) { return cast(argmax(x), f64); },
+          [](const Tensor& x) { return cast(argmax(x, 0), f64); }, -kInf, -1),
+      reduction(
+          "argmin", [](const Ragged& x, SourceLocation) { return cast(argmin(x), f64); },
+          [](const Tensor& x) { return cast(argmin(x, 0), f64); }, kInf, -1),
       reduction(
           "amax", amax, [](const Tensor& x) { return amax(x, 0); }, -kInf),
       reduction(

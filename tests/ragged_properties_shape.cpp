@@ -186,6 +186,9 @@ void append_per_row(std::vector<RaggedOp>& ops) {
   append("stop_gradient", [](const auto& x) { return x * stop_gradient(x); });
   append("full_like", [](const auto& x) { return x * full_like(x, 2); });
   append("argmax/row", [](const auto& x) { return argmax(x, 1); });
+  append("argmin/row", [](const auto& x) { return argmin(x, 1); });
+  append("one_hot", [](const auto& x) { return one_hot(ids(x) + 4, 9); });
+  append("murmur3", [](const auto& x) { return murmur3(ids(x), 5); });
   append("sort/row", [](const auto& x) { return sort(x, 1).values; });
   append("argsort/row", [](const auto& x) { return argsort(x, -1, Order::descending); });
   append("topk/row", [](const auto& x) { return topk(flatten(matrices(x), 1), 3, 1).values; });

@@ -24,6 +24,7 @@ reel_add_test(scalar
   scalar/instruction_sets.cpp
   scalar/philox_test.cpp
   scalar/pow_test.cpp
+  scalar/published_test.cpp
   scalar/reference.cpp
   ${scalar_objects})
 

@@ -37,7 +37,7 @@ struct Sums {
 /// K sums over a row at once, of the terms f(acc, lanes, i) = acc + terms. The order depends on n alone.
 template <class T, int K, class F>
 REEL_INLINE Sums<T, K> sum_terms(int64_t n, F f) {
-  return pairwise(0, n, kLeafElements, [&](int64_t begin, int64_t end) {
+  return pairwise(0, n, kLeafElements<T>, [&](int64_t begin, int64_t end) {
     constexpr int64_t width = Vec<T>::width;
     Pack<T, K> a = Pack<T, K>::broadcast(0), b = a, c = a;
     int64_t i = begin;

@@ -14,9 +14,11 @@ namespace reel::cpu::REEL_CPU_ISA {
 template <class T>
 inline constexpr T kInfinity = sizeof(T) == 4 ? T(__builtin_inff()) : T(__builtin_inf());
 
-/// Rows (of a column) or elements (of a row) whose sum is taken in plain order; such sums are combined pairwise.
+/// Rows (of a column) or elements (of a row) that are summed before sums are combined pairwise: a column's in plain order, a
+/// row's in the lanes of four accumulators, 64 in each.
 inline constexpr int64_t kLeafRows = 128;
-inline constexpr int64_t kLeafElements = 8192;
+template <class T>
+inline constexpr int64_t kLeafElements = 256 * Vec<T>::width;
 
 // --- one vector --------------------------------------------------------------------------------------------------------
 
@@ -164,7 +166,7 @@ auto pairwise(int64_t begin, int64_t end, int64_t leaf, const F& sum) -> decltyp
 /// The sum over a row of the terms f(acc, lanes, i) = acc + term.
 template <class T, class F>
 REEL_INLINE T sum_row(int64_t n, F f) {
-  return pairwise(0, n, kLeafElements, [&](int64_t begin, int64_t end) {
+  return pairwise(0, n, kLeafElements<T>, [&](int64_t begin, int64_t end) {
     return reduce_add(fold_vectors<T>(begin, end, Vec<T>::zero(), f, [](Vec<T> a, Vec<T> b) { return a + b; }));
   });
 }

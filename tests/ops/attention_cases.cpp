@@ -54,7 +54,7 @@ struct Variant {
 AttentionOptions options_of(const Variant& variant, const Tensors& in) {
   AttentionOptions options{.causal = variant.causal};
   if (variant.scale != 0) options.scale = variant.scale;
-  if (in.size() > 3) options.mask = in[3].dtype() == i64 ? in[3] != 0 : in[3];
+  if (in.size() > 3) options.mask = is_floating(in[3].dtype()) ? in[3] : in[3] != 0;
   return options;
 }
 

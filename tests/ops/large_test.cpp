@@ -16,9 +16,12 @@
 #include "reel/ops/matmul.h"
 #include "reel/ops/order.h"
 #include "reel/ops/padding.h"
+#include "reel/ops/ragged.h"
 #include "reel/ops/rearrange.h"
 #include "reel/ops/reduce.h"
+#include "reel/ops/sequence.h"
 #include "reel/ops/softmax.h"
+#include "reel/ops/sparse.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
 #include "reel/tests/expect.h"
@@ -89,6 +92,24 @@ TEST_F(ManyElements, TakeWritesAtTheirPlace) {
   EXPECT_EQ(x_[-1].item(), 9);
   EXPECT_EQ(x_[kMany - 1 - (std::int64_t{1} << 31)].item(), 0);
   EXPECT_EQ(x_[4].item(), 0);
+}
+
+TEST(ManyRows, AreReachedThroughSequencesAndTables) {
+  const Tensor x = zeros_on_one_page({kMany}, f32);
+  constexpr std::int64_t kPlace = kMany - 2;
+  narrow(x, 0, kPlace, 1).fill_(7);
+  const Ragged rows = Ragged::from_lengths(x, {5, 0, kMany - 5});
+  EXPECT_THAT(sum(rows).to_vector<double>(), ElementsAre(0, 0, 7));
+  EXPECT_THAT(argmax(rows).to_vector<std::int64_t>(), ElementsAre(0, -1, kPlace - 5));
+  EXPECT_THAT(slice(rows, -3, kMany).values().to_vector<double>(), ElementsAre(0, 0, 0, 0, 7, 0));
+  EXPECT_THAT(reduce_last(rows).to_vector<double>(), ElementsAre(0, 0, 0));
+  EXPECT_THAT(take(rows, {0, 1}).offsets().lengths(), ElementsAre(5, 0));
+  const Tensor table = unsqueeze(x, 1), index = from_vector(std::vector<std::int64_t>{3, kPlace, kPlace}, {3});
+  const Ragged bags = Ragged::from_lengths(index, {1, 2});
+  EXPECT_THAT(embedding_bag(table, bags).to_vector<double>(), ElementsAre(0, 14));
+  EXPECT_THAT(gather_add(table, reshape(index, {1, 3})).to_vector<double>(), ElementsAre(14));
+  EXPECT_THAT(spmm(bags, Ragged::from_lengths(tensor({1, 2, 3}), {1, 2}), table).to_vector<double>(),
+              ElementsAre(0, 35));
 }
 
 // One element repeated by a stride of 0.

@@ -17,6 +17,7 @@
 #include "reel/ops/elementwise.h"
 #include "reel/ops/gated.h"
 #include "reel/ops/matmul.h"
+#include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
 #include "reel/ops/statistics.h"
@@ -124,12 +125,24 @@ TYPED_TEST(Numerics, SoftmaxAndItsLogarithm) {
           else share.see(p[at], want, want * (1 - off));              // the exponent off is rounded
           logarithm.see(log_p[at], off - std::log(sum), 1 - off + std::log(sum));
         }
-        total.see(sums[static_cast<std::size_t>(r)], largest + std::log(sum), 1 + std::fabs(largest));
+        const Real count = std::log(static_cast<Real>(columns));
+        total.see(sums[static_cast<std::size_t>(r)], largest + std::log(sum), 1 + std::fabs(largest) + count);
       }
+    }
+  // Equal numbers, whose sum is the least exact.
+  for (const std::int64_t n : {1000, 1 << 16, 1 << 20})
+    for (int k = 0; k < 8; ++k) {
+      const T value = static_cast<T>(0.13 * k - 0.5);
+      const Real count = std::log(static_cast<Real>(n));
+      const Tensor x = full({n}, value, {.dtype = dtype_of<T>});
+      total.see(logsumexp(x).template item<T>(), value + count, 1 + std::fabs(value) + count);
+      total.see(select(logsumexp(Ragged::from_lengths(x, {n})), 0, 0).template item<T>(), value + count,
+                1 + std::fabs(value) + count);
+      logarithm.see(select(log_softmax(x), 0, 0).template item<T>(), -count, 1 + count);
     }
   share.expect_within("softmax", 4);
   logarithm.expect_within("log_softmax", 4);
-  total.expect_within("logsumexp", 4);
+  total.expect_within("logsumexp", 2);
 }
 
 TYPED_TEST(Numerics, LogaddexpIsRelativeToItsLargerTerm) {
@@ -274,6 +287,61 @@ TYPED_TEST(Numerics, SumsAreWithinTheirBound) {
   dots.expect_within("dot", 4);
 }
 
+TYPED_TEST(Numerics, SumsOfEqualTermsAreWithinTheirBound) {
+  // Their roundings go the same way for long: no other terms come as near to what the orders of the sums allow.
+  using T = TypeParam;
+  Worst<T> sums, columns, dots, sequences, wide, rows;
+  for (const std::int64_t n : {33, 255, 1000, 4099, 100'000, 1 << 20})
+    for (int k = 0; k < (n > 5000 ? 12 : 200); ++k) {
+      const T value = static_cast<T>(1 + 0.00497 * k);
+      const Real want = static_cast<Real>(n) * value;
+      const Tensor x = full({n}, value, {.dtype = dtype_of<T>}), two = expand(unsqueeze(x, 1), {n, 2});
+      const auto see = [&](Worst<T>& worst, const Tensor& got, Real expected) {
+        worst.see(select(reshape(got, {got.size()}), 0, 0).template item<T>(), expected, expected);
+      };
+      see(sums, sum(x), want);
+      see(columns, sum(two, 0), want);
+      see(dots, dot(x, ones_like(x)), want);
+      see(sequences, sum(Ragged::from_lengths(x, {n})), want);
+      see(wide, sum(Ragged::from_lengths(two, {n})), want);
+      see(rows, softmax(zeros({1, n}, {.dtype = dtype_of<T>}), 1), 1 / static_cast<Real>(n));
+    }
+  sums.expect_within("sum of equal terms", 8);
+  columns.expect_within("... down columns", 8);
+  dots.expect_within("dot", 8);
+  sequences.expect_within("sum of a Ragged [total]", 16);
+  wide.expect_within("... [total, 2]", 32);
+  rows.expect_within("softmax of equal numbers", 2);
+}
+
+TYPED_TEST(Numerics, VariancesKeepTheirDigitsUnderALargeMean) {
+  using T = TypeParam;
+  Worst<T> variances, columns, deviations, sequences;
+  for (const std::int64_t n : {3, 33, 1000, 1 << 18})
+    for (const double center : {1.0, -1e4, sizeof(T) == 4 ? 1e6 : 1e14}) {
+      // Around the last numbers are 1/16 and 1/64 apart.
+      const std::vector<T> x = this->numbers(n, center - 0.5, center + 0.5);
+      Real mean = 0, squares = 0;
+      for (const T v : x) mean += (v - Real(center)) / static_cast<Real>(n);
+      for (const T v : x) squares += (v - Real(center) - mean) * (v - Real(center) - mean);
+      const Real want = squares / static_cast<Real>(n - 1);
+      const Tensor v = this->tensor_of(x);
+      const auto see = [](Worst<T>& worst, const Tensor& got, Real expected) {
+        worst.see(reshape(got, {}).template item<T>(), expected, expected);
+      };
+      see(variances, var(v), want);
+      see(columns, var(unsqueeze(v, 1), 0), want);
+      see(deviations, stddev(v), std::sqrt(want));
+      const Tensor both = var(Ragged::from_lengths(v, {0, n}));
+      EXPECT_EQ(both[0].item(), 0);
+      see(sequences, both[1], want);
+    }
+  variances.expect_within("var under a mean", 8);
+  columns.expect_within("var down columns", 8);
+  deviations.expect_within("stddev", 8);
+  sequences.expect_within("var of a Ragged", 8);
+}
+
 TYPED_TEST(Numerics, ProductsAreWithinTheBoundOfAChain) {
   using T = TypeParam;
   Worst<T> worst;
@@ -297,8 +365,21 @@ TYPED_TEST(Numerics, ProductsAreWithinTheBoundOfAChain) {
         worst.see(affine[at], sum + offset, (sizes + std::fabs(offset)) * root);
       }
   }
-  // In theory the root may be k / 2, as if all roundings went one way.
   worst.expect_within("matmul, linear, times root k", 0.5);
+}
+
+TYPED_TEST(Numerics, ProductsOfEqualTermsAreWithinTheBoundOfAChain) {
+  // In theory k / 2, if all roundings went one way; of equal terms many do.
+  using T = TypeParam;
+  Worst<T> worst;
+  for (const std::int64_t k : {16, 64, 256, 1024, 4096, 16384})
+    for (int i = 0; i < 60; ++i) {
+      const T value = static_cast<T>(1 + 0.0164 * i);
+      const Tensor a = full({1, k}, value, {.dtype = dtype_of<T>}), b = ones({k, 1}, {.dtype = dtype_of<T>});
+      const Real want = static_cast<Real>(k) * value;
+      worst.see(reshape(matmul(a, b), {}).template item<T>(), want, want * static_cast<Real>(k));
+    }
+  worst.expect_within("matmul of equal terms, times k", 0.25);
 }
 
 }  // namespace

@@ -46,6 +46,27 @@ OpCase matmul_row(const std::string& variant, std::function<std::pair<Shape, Sha
           .tolerance = 100};
 }
 
+// Both stored the other way round.
+OpCase transposed_row() {
+  const auto swapped = [](const Ref& x) {
+    return filled({x.shape[0], x.shape[2], x.shape[1]}, [&](const auto& i) { return at(x, {i[0], i[2], i[1]}); });
+  };
+  OpCase row = matmul_row("/transposed", [](Extent n) {
+    return std::pair<Shape, Shape>{{n.rows, 4, 3}, {n.rows, 2, 4}};
+  });
+  row.call = [](const Tensors& in) { return matmul(in[0], in[1], {.transpose_a = true, .transpose_b = true}); };
+  row.reference = [=](const std::vector<Ref>& in) { return multiplied(swapped(in[0]), swapped(in[1])); };
+  row.bad = {{[] {
+                matmul(ones({3}), ones({3, 2}), {.transpose_a = true});
+              },
+              {"matmul", "a to be transposed must have at least two axes, got shape [3]", "cases.cpp"}},
+             {[] {
+                matmul(ones({2, 3}), ones({3, 2}), {.transpose_b = true});
+              },
+              {"matmul", "[2, 3]", "[2, 3]"}}};
+  return row;
+}
+
 OpCase vector_row() {
   OpCase row = matmul_row("/vector", {});
   row.inputs = [](Maker& make, Size size) {
@@ -202,6 +223,7 @@ std::vector<OpCase> product_cases() {
   rows.push_back(matmul_row("/batched", [](Extent n) { return Pair{{n.rows, 3, 4}, {n.rows, 4, 2}}; }));
   rows.push_back(matmul_row("/broadcast", [](Extent n) { return Pair{{n.rows, 1, 3, 4}, {2, 4, 2}}; }));
   rows.push_back(matmul_row("/folded", [](Extent n) { return Pair{{n.rows, 3, 4}, {4, 2}}; }));
+  rows.push_back(transposed_row());
   rows.push_back(vector_row());
   rows.push_back(of_vectors("outer", true));
   rows.push_back(of_vectors("dot", false));

@@ -187,6 +187,22 @@ TEST(Promotion, ComparisonsTakeNumbersBeyondTheTypeAsTheyAre) {
   EXPECT_THAT((-3000000000 < ints).to_vector<double>(), ElementsAre(1, 1));
 }
 
+TEST(Promotion, NumbersBeyondTheTypeAreRefused) {
+  const Tensor bytes = tensor({1, 255}, {.dtype = u8}), ints = tensor({1, -2}, {.dtype = i32});
+  constexpr std::int64_t kFar = std::int64_t{1} << 40;
+  EXPECT_THROW_WITH(ints + kFar, Error, "add", "i32", "1099511627776", "promotion_test.cpp");
+  EXPECT_THROW_WITH(kFar - ints, Error, "sub", "i32", "1099511627776", "promotion_test.cpp");
+  EXPECT_THROW_WITH(bytes * 256, Error, "mul", "u8", "256");
+  EXPECT_THROW_WITH(maximum(bytes, -1), Error, "maximum", "u8", "-1");
+  EXPECT_THROW_WITH(minimum(ints, kFar), Error, "minimum", "i32");
+  EXPECT_THROW_WITH(pow(bytes, 300), Error, "pow", "u8", "300");
+  EXPECT_THROW_WITH(Ragged::from_lengths(ints, {2}) + kFar, Error, "add", "i32");
+  EXPECT_THAT((bytes - 1).to_vector<double>(), ElementsAre(0, 254));
+  EXPECT_THAT((bytes + -1).to_vector<double>(), ElementsAre(0, 254));
+  EXPECT_THAT((ints / kFar).to_vector<double>(), ElementsAre(0x1p-40, -0x1p-39));
+  EXPECT_EQ((arange(2) + kFar)[1].item<std::int64_t>(), kFar + 1);
+}
+
 TEST(Promotion, IntegersWrapAround) {
   const std::int64_t least = std::numeric_limits<std::int64_t>::min();
   const Tensor x = full({1}, least, {.dtype = i64});

@@ -77,6 +77,27 @@ TEST(Prod, OfIntegersCountsInI64) {
   EXPECT_EQ(y.item<std::int64_t>(), 30000000000);
 }
 
+TEST(Prod, OfIntegersIsThatOfEachSequence) {
+  const Tensor values = tensor({3, 0, 7, 2, 7, 5, 1, 1, 0, 4, 2, 2, 9, 1}, {7, 2});
+  for (const DType dtype : {u8, i32, i64, bool8}) {
+    const Ragged x = Ragged::from_lengths(cast(values, dtype), {0, 3, 1, 0, 3});
+    const Tensor y = prod(x);
+    EXPECT_EQ(y.dtype(), i64);
+    EXPECT_EQ(y.shape(), (Shape{5, 2}));
+    for (std::int64_t s = 0; s < x.count(); ++s)
+      EXPECT_EQ(y[s].to_vector<std::int64_t>(), prod(x[s], 0).to_vector<std::int64_t>()) << s;
+    EXPECT_EQ(prod(Ragged::from_lengths(zeros({0, 2}, {.dtype = dtype}), {})).shape(), (Shape{0, 2}));
+    EXPECT_THAT(prod(x, 1).values().to_vector<std::int64_t>(), prod(x.values(), 1).to_vector<std::int64_t>());
+  }
+  // Exact beyond 2^53, and wrapping around.
+  const std::int64_t odd = (std::int64_t{1} << 31) + 1;
+  const Ragged large = Ragged::from_lengths(from_vector(std::vector<std::int64_t>{odd, odd, odd, odd}), {2, 0, 2});
+  EXPECT_THAT(prod(large).to_vector<std::int64_t>(), ElementsAre(odd * odd, 1, odd * odd));
+  const auto wrapped =
+      static_cast<std::int64_t>(static_cast<std::uint64_t>(odd * odd) * static_cast<std::uint64_t>(odd));
+  EXPECT_THAT(prod(Ragged::from_lengths(large.values(), {3, 1})).to_vector<std::int64_t>(), ElementsAre(wrapped, odd));
+}
+
 TEST(Prod, OfALongRowCountsEachFactorOnce) {
   for (const std::int64_t n : {15, 17, 31, 33, 63, 65, 1025, 4097, 100003}) {
     Tensor x = full({n}, 1, kDouble);
@@ -157,6 +178,47 @@ TEST(LinearScan, IsTheRecurrence) {
   EXPECT_THAT(linear_scan(x, factor, 0).to_vector<double>(), ElementsAre(1, 12, 9));
   EXPECT_THAT(linear_scan(x, factor, 0, {.exclusive = true}).to_vector<double>(), ElementsAre(0, 1, 12));
   EXPECT_THAT(linear_scan(x, factor, 0, {.reverse = true}).to_vector<double>(), ElementsAre(225, 32, 3));
+}
+
+TEST(Scans, KeepANaNToTheEndOfItsLineAlone) {
+  const double nan = NAN;
+  const Tensor x = tensor({1, 1, nan, 1, 1, 1, 1, 1}, {4, 2}, kDouble),
+               factor = tensor({2, 2, 2, 2, 0, 0, 1, 3}, {4, 2}, kDouble);
+  const std::vector<double> down = linear_scan(x, factor, 0).to_vector<double>();
+  for (const std::size_t i : {2, 4, 6}) EXPECT_TRUE(std::isnan(down[i])) << i;
+  EXPECT_THAT((std::vector<double>{down[0], down[1], down[3], down[5], down[7]}), ElementsAre(1, 1, 3, 1, 4));
+  // The rows behind it are other sequences.
+  const std::vector<double> apart =
+      linear_scan(Ragged::from_lengths(x, {2, 0, 2}), Ragged::from_lengths(factor, {2, 0, 2}))
+          .values()
+          .to_vector<double>();
+  EXPECT_TRUE(std::isnan(apart[2]));
+  EXPECT_THAT((std::vector<double>(apart.begin() + 3, apart.end())), ElementsAre(3, 1, 1, 2, 4));
+  for (const auto& y : {cumsum(x, 0), cumprod(x, 0)})
+    for (const std::size_t i : {2, 4, 6}) {
+      EXPECT_TRUE(std::isnan(y.to_vector<double>()[i])) << i;
+      EXPECT_FALSE(std::isnan(y.to_vector<double>()[i + 1])) << i;
+    }
+}
+
+TEST(Scans, BeyondF64AreInfiniteAndBehindAZeroNaN) {
+  const std::vector<double> y = cumprod(tensor({1e200, 1e200, -2, 0, 3}, kDouble), 0).to_vector<double>();
+  EXPECT_THAT((std::vector<double>(y.begin(), y.begin() + 3)), ElementsAre(1e200, INFINITY, -INFINITY));
+  EXPECT_TRUE(std::isnan(y[3]) && std::isnan(y[4]));
+  const std::vector<double> z =
+      linear_scan(tensor({1e200, 1, 1, 1}, kDouble), tensor({1, 1e200, 0, 1}, kDouble), 0).to_vector<double>();
+  EXPECT_EQ(z[1], INFINITY);
+  EXPECT_TRUE(std::isnan(z[2]) && std::isnan(z[3]));
+}
+
+TEST(Scans, OfF32FindBackFromBeyondItsRange) {
+  const std::vector<float> y = cumprod(tensor({1e30, 1e30, 1e-30, 1e-30}), 0).to_vector<float>();
+  EXPECT_EQ(y[1], INFINITY);
+  EXPECT_FLOAT_EQ(y[2], 1e30f);
+  EXPECT_FLOAT_EQ(y[3], 1);
+  const std::vector<float> z = cumsum(tensor({3e38, 3e38, -3e38}), 0).to_vector<float>();
+  EXPECT_EQ(z[1], INFINITY);
+  EXPECT_FLOAT_EQ(z[2], 3e38f);
 }
 
 TEST(Pow, HasThePublishedGradientsAtZero) {

@@ -10,6 +10,7 @@
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
+#include "reel/ops/views.h"
 
 namespace reel::test {
 namespace {
@@ -32,6 +33,27 @@ TEST(Var, OfOneElementIsNaNAndZeroWithoutCorrection) {
   EXPECT_TRUE(std::isnan(var(tensor({3})).item()));
   EXPECT_EQ(var(tensor({3}), {}, 0).item(), 0);
   EXPECT_EQ(var(tensor({1, 3}, kDouble), 0, 2).item(), INFINITY);
+}
+
+TEST(Var, OfEqualElementsIsNeverBelowZero) {
+  // Their mean is rounded, and what that makes of the squares is subtracted.
+  for (const std::int64_t n : {3, 7, 49, 1000, 4099})
+    for (const double value : {0.1, 1.0 / 3, 1e4 + 0.1, -3e18}) {
+      const Tensor x = full({n}, value), in_double = full({n}, value, kDouble);
+      for (const Tensor& y : {var(x), var(in_double), var(Ragged::from_lengths(x, {n})), var(reshape(x, {n, 1}), 0)})
+        EXPECT_GE(reshape(y, {}).item(), 0) << n << " times " << value;
+      EXPECT_FALSE(std::isnan(stddev(x).item())) << n << " times " << value;
+    }
+}
+
+TEST(Var, ThatOverflowsIsInfinite) {
+  for (const std::int64_t n : {2, 9, 1000}) {
+    const Tensor x = concatenate({full({n}, 1e30), full({1}, -3e30)});
+    EXPECT_EQ(var(x).item(), INFINITY) << n;
+    EXPECT_EQ(var(Ragged::from_lengths(x, {n + 1}))[0].item(), INFINITY) << n;
+  }
+  EXPECT_TRUE(std::isnan(var(tensor({1, NAN, 2})).item()));
+  EXPECT_TRUE(std::isnan(var(zeros({0}), {}, 0).item()));
 }
 
 TEST(Stddev, OfEqualElementsHasZeroGradient) {
