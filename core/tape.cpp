@@ -138,7 +138,11 @@ void check_start(const char* call, const Tensor& y, const Tensor& dy, SourceLoca
                       where);
 }
 
-void check_record(const char* op, const Tensors& inputs, const Tensors& outputs, SourceLocation where) {
+void check_record(const char* op, const Tensors& inputs, const Tensors& outputs, bool takes_one, SourceLocation where) {
+  if (takes_one && outputs.size() != 1)
+    throw Error(std::string(op) + ": record of " + std::to_string(outputs.size()) +
+                    " outputs needs a callback that takes their gradients, const Tensors& dys, got one for a single dy",
+                where);
   for (const Tensor& output : outputs) {
     if (!output.defined()) throw Error(std::string(op) + ": record needs outputs that are defined", where);
     for (const Tensor& input : inputs)
