@@ -110,7 +110,7 @@ CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call
   for (Tensor& x : packed_call.inputs) x = packed(x);
   CachedVector<std::optional<Offsets>> offsets;
   const auto add = [&](const Shape& shape, DType dtype) {
-    packed_call.outputs.push_back(empty(shape, {.dtype = dtype, .device = call.device}, call.where));
+    packed_call.outputs.push_back(new_tensor(op.name, shape, {.dtype = dtype, .device = call.device}, call.where));
   };
   if (op.outputs.empty()) {
     for (const Tensor& x : like) add(x.shape(), x.dtype());
@@ -118,7 +118,8 @@ CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call
     if (like.size() == 1 && like[0].is(call.inputs[0])) offsets[0] = call.offsets[0];
   }
   for (const auto& rule : op.outputs) {
-    const CustomOutput output = rule(Inputs(packed_call));
+    CustomOutput output;
+    run_users(call, [&] { output = rule(Inputs(packed_call)); });
     add(output.shape, output.dtype.value_or(call.real));
     offsets.emplace_back();
     if (output.offsets_of < 0) continue;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 
 #include "reel/ops/reduce.h"
 #include "reel/tests/expect.h"
@@ -141,6 +143,45 @@ TEST(CustomOp, WantsATensorAndToBeThere) {
                     "custom_op_errors_test.cpp:");
   EXPECT_THROW_WITH(op.name(), Error, "moved from", "custom_op_errors_test.cpp:");
   EXPECT_THROW_WITH(std::move(op).by_row(0), Error, "moved from");
+}
+
+TEST(CustomOp, WhatALoopOrARuleThrowsIsToldWithTheCall) {
+  struct Mine : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+  const auto with_loop = [](auto loop) {
+    return CustomOp("moody", false).cpu([loop](const CpuContext& cpu, Inputs, Outputs) { loop(cpu); });
+  };
+  const Tensor x = vector({1});
+  const auto text_of = [&](const CustomOp& op) -> std::string {
+    try {
+      op(x);
+    } catch (const Mine& error) {  // it stays what it is
+      return std::string("Mine ") + error.what();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto expect_told = [](const std::string& text, const char* words) {
+    EXPECT_EQ(missing_words(text, {words, "(at ", "custom_op_errors_test.cpp:"}), "") << text;
+    EXPECT_EQ(text.find("moody"), text.rfind("moody")) << text;  // once
+  };
+  expect_told(text_of(with_loop([](const CpuContext&) { throw Mine("tired"); })), "Mine moody: tired");
+  expect_told(text_of(with_loop([](const CpuContext& cpu) {
+                cpu.parallel_for(100'000, [](auto, auto) { throw std::out_of_range("far"); });
+              })),
+              "moody: far");
+  expect_told(text_of(with_loop([](const CpuContext&) { throw Error("no"); })), ": no");
+  expect_told(text_of(with_loop([](const CpuContext&) { ones({3}) + ones({2}); })), "moody: add: shapes must");
+  expect_told(text_of(CustomOp("moody", false)
+                          .output([](const Inputs&) -> CustomOutput { throw std::logic_error("rule"); })
+                          .cpu([](const CpuContext&, Inputs, Outputs) {})),
+              "moody: rule");
+  expect_told(text_of(CustomOp("moody", false)
+                          .output([](const Inputs&) { return CustomOutput{.shape = {-3}}; })
+                          .cpu([](const CpuContext&, Inputs, Outputs) {})),
+              "moody: sizes must not be negative, got shape [-3]");
 }
 
 }  // namespace
