@@ -15,9 +15,9 @@
 
 namespace reel::detail {
 
-std::string described(const Node& node) {
-  if (!node.where.known()) return node.op;
-  return std::string(node.op) + " (recorded at " + node.where.file + ":" + std::to_string(node.where.line) + ")";
+std::string described(const char* op, SourceLocation recorded) {
+  if (!recorded.known()) return op;
+  return std::string(op) + " (recorded at " + recorded.file + ":" + std::to_string(recorded.line) + ")";
 }
 
 namespace {
@@ -154,7 +154,7 @@ void Sweep::mark() {
 
 void Sweep::run(Tensor dy) {
   mark();
-  if (thread_tape.strict) check_finite({dy, call_, "dy", {}, where_});
+  if (thread_tape.strict) check_finite({dy, call_, "dy", {}, {}, where_});
   gradient(y_slot_) = std::move(dy);
   for (std::int64_t i = last_node_; i >= first_node_; --i) {
     const Node& node = list_.node(i);
@@ -224,7 +224,7 @@ void Sweep::check_gradients(const Node& node) {
       dx = sink(*node.edges[e].tensor->parameter).destination(*node.edges[e].tensor->parameter).dx;
     }
     if (!dx.defined()) continue;
-    check_finite({dx, node.op, "the gradient of input " + std::to_string(e), operands, {}, &node});
+    check_finite({dx, node.op, "the gradient of input " + std::to_string(e), operands, {}, {}, true, node.where});
   }
 }
 

@@ -14,7 +14,10 @@
 namespace reel {
 
 struct TapeOptions {
-  /// Throw at the first recorded op that makes a NaN or an infinity, forward or backward; on a GPU, at the end of a sweep.
+  /// Throw at the first recorded op that makes a NaN or an infinity, forward or backward. On a GPU nothing waits for that:
+  /// it is told where the program waits anyway (item(), to_vector(), synchronize(), the end of a sweep), at the latest
+  /// where the tape ends. So the destructor may throw then (a std::optional<Tape> lets nothing pass: there read first);
+  /// it does not while another exception passes, nor from within a sweep.
   bool check_finite = false;
 };
 
@@ -29,7 +32,7 @@ struct SweepOptions {
 class REEL_API Tape {
  public:
   explicit Tape(TapeOptions options = {});
-  ~Tape();
+  ~Tape() noexcept(false);
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
   static void* operator new(std::size_t) =
@@ -59,6 +62,7 @@ class REEL_API Tape {
 
  private:
   detail::Mark mark_;
+  int exceptions_;  // that passed when it began
 };
 
 /// Calls f with recording paused; what it computes is constant to the tapes that are alive.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "reel/core/given_numbers.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
@@ -132,6 +133,8 @@ void record_binary(const Arg& a, const Arg& b, const Tensor& y, SourceLocation w
   const Tensor& none = detail::undefined_tensor;
   const Tensor& left = a.is_tensor() ? a.tensor() : none;
   const Tensor& right = b.is_tensor() ? b.tensor() : none;
+  const Scalar number = (a.is_tensor() ? b : a).scalar();
+  const detail::GivenNumbers given(&number, a.is_tensor() != b.is_tensor());
   if constexpr (!Rule::saves_sides && !Rule::saves_result) {
     detail::record_op(Rule::name, where, {&left, &right}, y, {},
                       [](Gradients& g) { add_sides<Rule>(g, {}, {}, detail::undefined_tensor); });

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "reel/core/given_numbers.h"
 #include "reel/core/names.h"
 #include "reel/core/trace_log.h"
 #include "reel/ops/check.h"
@@ -206,6 +207,7 @@ CustomResults run(const std::shared_ptr<CustomOpState>& op, CustomCall call, con
     Tensors saved = call.inputs;
     for (const Tensor& y : call.outputs) saved.push_back(y);
     const Tensors inputs = call.inputs, outputs = call.outputs;
+    const GivenNumbers given(call.numbers.data(), call.numbers.size());
     record_list(op->name, call.where, inputs, outputs, saved, CustomGradient{op, call});
   }
   return {call.outputs, std::move(offsets)};

@@ -1,10 +1,10 @@
 #include "reel/ops/padding.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "reel/core/fits.h"
+#include "reel/core/given_numbers.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
@@ -106,9 +106,8 @@ Tensor pad(const Tensor& x, Widths widths, Scalar value, SourceLocation where) {
   Tensor y = full(shape, value, {.dtype = x.dtype(), .device = x.device()});
   untaped([&] { backend(x.device()).copy(x.array(), inner(y).array()); });
   if (taping() && is_floating(x.dtype())) {
-    // An infinity that was given is no infinity that the op has made (check_finite).
-    const Tensor given = std::isfinite(value.as<double>()) ? Tensor() : full({}, value, {.dtype = x.dtype()});
-    record_op("pad", where, {&x, &given}, y, {}, [inner](Gradients& g) { g.add(0, inner(g.dy())); });
+    const detail::GivenNumbers given(&value, 1);
+    record_op("pad", where, {&x}, y, {}, [inner](Gradients& g) { g.add(0, inner(g.dy())); });
   }
   return y;
 }

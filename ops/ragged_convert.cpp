@@ -3,6 +3,7 @@
 #include <string>
 
 #include "reel/core/fits.h"
+#include "reel/core/given_numbers.h"
 #include "reel/ops/check.h"
 #include "reel/ops/create.h"
 #include "reel/ops/offsets.h"
@@ -34,9 +35,11 @@ Tensor padded(const Tensor& values, const Offsets& offsets, std::int64_t length,
   for (int i = 1; i < values.rank(); ++i) shape.push_back(values.shape()[i]);
   Tensor y = empty(shape, like(values));
   backend(y.device()).segment_pad(as_rows(values).array(), offsets.segments(y.device()), padding, as_blocks(y).array());
-  if (taping() && is_floating(values.dtype()))
+  if (taping() && is_floating(values.dtype())) {
+    const detail::GivenNumbers given(&padding, 1);
     record_op("to_padded", where, {&values}, y, {},
               [offsets](Gradients& g) { g.add(0, unpadded(g.dy(), offsets, SourceLocation{})); });
+  }
   return y;
 }
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <initializer_list>
+#include <string>
 
 #include "reel/reel.h"
 #include "reel/tests/expect.h"
@@ -54,6 +56,31 @@ TEST(CheckFinite, AnInfinityThatWasGivenMayPass) {
   const int line = __LINE__ + 1;  // of what was given it makes a NaN
   EXPECT_THROW_WITH(where(mask, -INFINITY, x) * (x - 4), Error, "mul: the result must be finite", "got nan",
                     "from input 0 f64 [2, 2] in [-inf, 3]", here(line).c_str());
+}
+
+TEST(CheckFinite, AnInfinityThatWasGivenAsANumberMayPass) {
+  const Tensor x = vector({1, 2});
+  const Ragged r = Ragged::from_lengths(vector({1, 2, 3}), {1, 2});
+  const CustomOp shifted = CustomOp("shifted", false)
+                               .cpu([]<class T>(const CpuContext&, Inputs in, Outputs out) {
+                                 for (std::size_t i = 0; i < out.get<T>(0).size(); ++i)
+                                   out.get<T>(0)[i] = in.get<T>(0)[i] + static_cast<T>(in.number(0));
+                               })
+                               .backprop([](const CustomBackward& g) { return Tensors{g.dy[0]}; });
+  Tape strict{{.check_finite = true}};
+  strict.watch(x);
+  strict.watch(r.values());
+  EXPECT_EQ((x + (-INFINITY)).to_vector<double>()[0], -INFINITY);
+  EXPECT_EQ((INFINITY - x).to_vector<double>()[0], INFINITY);
+  EXPECT_EQ((r * INFINITY).values().to_vector<double>()[0], INFINITY);
+  EXPECT_EQ(to_padded(r, -INFINITY).to_vector<double>()[1], -INFINITY);
+  EXPECT_EQ(shifted(x, INFINITY).to_vector<double>()[0], INFINITY);
+  // A number that is none passes for nothing, and it is told.
+  const int line = __LINE__ + 1;
+  EXPECT_THROW_WITH(x / 0, Error, "div: the result must be finite", "got inf at index [0] of [2]",
+                    "from input 0 f64 [2] in [1, 2], the number 0", here(line).c_str());
+  EXPECT_THROW_WITH((x - 1) * INFINITY, Error, "mul: the result must be finite", "got nan", "the number inf");
+  EXPECT_THROW_WITH(exp(x * 1e9), Error, "exp: the result must be finite");  // nor for what comes later
 }
 
 TEST(CheckFinite, NamesTheOpThatTheUserCalledNotItsParts) {
