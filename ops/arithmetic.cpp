@@ -280,13 +280,13 @@ Tensor pow(const Arg& a, const Arg& b) {
       throw Error("pow: integers need an exponent of at least 0, got " + std::to_string(b.scalar().integer), where);
     return apply<Pow>(a, b);
   }
-  const Tensor x = cast(a.tensor(), dtype, where);
-  if (exponent == 2) return square(x, where);
-  if (exponent == 3) return mul(Arg(square(x, where), where), Arg(x, where));
-  if (exponent == 0.5) return sqrt(x, where);
-  if (exponent == -0.5) return rsqrt(x, where);
-  if (exponent == 1) return clone(x, where);
-  if (exponent == -1) return div(Arg(1, where), Arg(x, where));
+  const Tensor x = cast(a.tensor(), dtype);
+  if (exponent == 2) return square(x);
+  if (exponent == 3) return mul(square(x), x);
+  if (exponent == 0.5) return sqrt(x);
+  if (exponent == -0.5) return rsqrt(x);
+  if (exponent == 1) return clone(x);
+  if (exponent == -1) return div(1, x);
   return apply<Pow>(Arg(x, where), b);
 }
 

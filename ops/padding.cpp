@@ -122,9 +122,9 @@ Tensor pad(const Tensor& x, Widths widths, PaddingMode mode, SourceLocation wher
           "pad: axis " + std::to_string(axis) + " must have an element to repeat, got shape " + x.shape().str(), where);
     const Tensor index = empty({before + n + after}, {.dtype = i64});
     write_sources(index.array().as<std::int64_t>(), n, {axis, before, after}, mode, 0, 0);
-    y = index_select(y, axis, detail::transferred(index, x.device()), where);
+    y = index_select(y, axis, detail::transferred(index, x.device()));
   });
-  return y.is(x) ? clone(x, where) : y;
+  return y.is(x) ? clone(x) : y;
 }
 
 Ragged pad(const Ragged& x, Widths widths, Scalar value, SourceLocation where) {

@@ -90,9 +90,9 @@ constexpr const char* name_of(ReduceOp op) {
 }
 
 // By the order of each sequence's rows: exact, and of few uses. A sequence without rows has what an axis of none has.
-Tensor integer_extremes(ReduceOp op, const Ragged& x, SourceLocation where, Tensor* winners) {
+Tensor integer_extremes(ReduceOp op, const Ragged& x, Tensor* winners) {
   const bool largest = op == ReduceOp::max;
-  const RaggedSorted best = topk(x, 1, largest ? Order::descending : Order::ascending, where);
+  const RaggedSorted best = topk(x, 1, largest ? Order::descending : Order::ascending);
   Shape along = x.values().shape();
   for (int i = 1; i < along.rank(); ++i) along[i] = 1;
   along[0] = x.count();
@@ -102,14 +102,16 @@ Tensor integer_extremes(ReduceOp op, const Ragged& x, SourceLocation where, Tens
                                          }),
                               along) > 0;
   const Tensor none = narrow(x.values(), 0, 0, 0);
-  if (winners != nullptr) *winners = reel::where(some, reduce_first(best.which, where), -1);
-  return reel::where(some, reduce_first(best.values, where), largest ? max(none, 0) : min(none, 0));
+  if (winners != nullptr) *winners = reel::where(some, reduce_first(best.which), -1);
+  return reel::where(some, reduce_first(best.values), largest ? max(none, 0) : min(none, 0));
 }
 
 Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, SourceLocation where, Tensor* winners) {
-  if ((op == ReduceOp::max || op == ReduceOp::min) && x.defined() && !is_floating(x.dtype()))
-    return integer_extremes(op, Ragged(x, offsets), where, winners);
-  check::floating(name_of(op), "x", x, where);
+  const char* const name = winners == nullptr ? name_of(op) : op == ReduceOp::max ? "max_which" : "min_which";
+  check::defined(name, "x", x, where);
+  if ((op == ReduceOp::max || op == ReduceOp::min) && !is_floating(x.dtype()))
+    return integer_extremes(op, Ragged(x, offsets), winners);
+  check::floating(name, "x", x, where);
   Tensor y = empty(with_rows(x.shape(), offsets.count()), like(x));
   const bool adds = op == ReduceOp::sum || op == ReduceOp::mean;
   const Tensor out = as_rows(y);
@@ -120,11 +122,11 @@ Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, Source
                       which.defined() ? &which.array() : nullptr);
   if (winners != nullptr) *winners = detail::reshaped(which, y.shape());
   if (taping() && adds)
-    record_op(name_of(op), where, {&x}, y, {}, [offsets, mean = op == ReduceOp::mean](Gradients& g) {
+    record_op(name, where, {&x}, y, {}, [offsets, mean = op == ReduceOp::mean](Gradients& g) {
       g.add(0, repeated_rows(g.dy(), offsets, mean, SourceLocation{}));
     });
   else if (taping())
-    record_op(name_of(op), where, {&x}, y, {}, [offsets, which](Gradients& g) { select_backward(g, which, offsets); });
+    record_op(name, where, {&x}, y, {}, [offsets, which](Gradients& g) { select_backward(g, which, offsets); });
   return y;
 }
 
@@ -148,16 +150,16 @@ Tensor beside(const char* op, const Ragged& x, int rank, const Tensor& other, So
                          " sequences and values " + x.values().shape().str() + " must have one row per sequence, [" +
                          std::to_string(x.count()) + ", ...], or lower rank, got " + other.shape().str(),
                      where);
-  return repeated(op, other, x.offsets(), where);
+  return repeated(op, other, x.offsets(), {});
 }
 
 // Values with axes of size 1 behind the rows', so that rows of lower rank broadcast by their own axes.
-Tensor of_rank(const Tensor& values, int rank, SourceLocation where) {
+Tensor of_rank(const Tensor& values, int rank) {
   if (values.rank() == rank) return values;
   Shape shape{values.shape()[0]};
   while (shape.rank() < rank - values.rank() + 1) shape.push_back(1);
   for (int i = 1; i < values.rank(); ++i) shape.push_back(values.shape()[i]);
-  return reshape(values, shape, where);
+  return reshape(values, shape);
 }
 
 using Binary = Tensor (*)(const Arg&, const Arg&);
@@ -175,7 +177,7 @@ Ragged both(const char* op, Binary f, const Ragged& a, const Ragged& b, SourceLo
   for (const Ragged* x : {&a, &b}) check::defined(op, "each operand", x->values(), where);
   check_offsets(op, a, b, where);
   const int rank = std::max(a.values().rank(), b.values().rank());
-  const Tensor left = of_rank(a.values(), rank, where), right = of_rank(b.values(), rank, where);
+  const Tensor left = of_rank(a.values(), rank), right = of_rank(b.values(), rank);
   return a.with(f(Arg(left, where), Arg(right, where)));
 }
 Ragged left(const char* op, Binary f, const Ragged& a, const Arg& b) {
@@ -256,7 +258,7 @@ Ragged pow(const Arg& a, const Ragged& b) { return right("pow", pow, a, b); }
 
 Tensor sum(const Ragged& x, SourceLocation where) {
   check::defined("sum", "x", x.values(), where);
-  if (!is_floating(x.dtype())) return reduce_last(cumsum(x, {}, where), where);
+  if (!is_floating(x.dtype())) return reduce_last(cumsum(x, {}));
   return reduced_rows(ReduceOp::sum, x.values(), x.offsets(), where);
 }
 Tensor mean(const Ragged& x, SourceLocation where) {
@@ -323,7 +325,7 @@ Ragged broadcast(const char* op, TernaryFunction f, const RaggedOperand& a, cons
     rank = std::max(rank, x->ragged().values().rank());
   }
   const auto tensor = [&](const RaggedOperand& x) {
-    if (x.is_ragged()) return of_rank(x.ragged().values(), rank, where);
+    if (x.is_ragged()) return of_rank(x.ragged().values(), rank);
     return x.arg().is_tensor() ? beside(op, *rows, rank, x.arg().tensor(), where) : Tensor();
   };
   const Tensor tensors[] = {tensor(a), tensor(b), tensor(c)};

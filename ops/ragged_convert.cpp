@@ -74,14 +74,14 @@ Tensor Ragged::operator[](detail::Index index) const {
   std::int64_t i = index.value;
   if (i < -count() || i >= count()) detail::refuse_index("Ragged[]", "sequence", -count(), count(), i, index.where);
   if (i < 0) i += count();
-  return narrow(values_, 0, offsets_.span()[static_cast<std::size_t>(i)], length(i), index.where);
+  return narrow(values_, 0, offsets_.span()[static_cast<std::size_t>(i)], length(i));
 }
 
 Tensors to_list(const Ragged& x, SourceLocation where) {
   check::defined("to_list", "x", x.values(), where);
   Tensors list;
   for (std::int64_t i = 0; i < x.count(); ++i)
-    list.push_back(narrow(x.values(), 0, x.offsets().span()[static_cast<std::size_t>(i)], x.length(i), where));
+    list.push_back(narrow(x.values(), 0, x.offsets().span()[static_cast<std::size_t>(i)], x.length(i)));
   return list;
 }
 

@@ -57,8 +57,8 @@ Tensor variance(const char* op, const Tensor& x, const Axes& axes, double correc
   double n = 1;
   for (int i = 0; i < x.rank(); ++i)
     if ((mask >> i & 1) != 0) n *= static_cast<double>(x.shape()[i]);
-  const Tensor off = x - mean(x, axes, Keep::yes, where);
-  return sum(square(off), axes, keep, where) / std::max(0.0, n - correction);
+  const Tensor off = x - mean(x, axes, Keep::yes);
+  return sum(square(off), axes, keep) / std::max(0.0, n - correction);
 }
 
 // Per sequence; one without rows has 0 / 1.
@@ -71,7 +71,7 @@ Tensor variance(const char* op, const Ragged& x, double correction, SourceLocati
   for (int i = 1; i < shape.rank(); ++i) shape[i] = 1;
   shape[0] = x.count();
   const Tensor divisor = detail::transferred(detail::copied(from_vector(divisors, shape), x.dtype()), x.device());
-  return sum(square(x - mean(x, where), where), where) / divisor;
+  return sum(square(x - mean(x))) / divisor;
 }
 
 }  // namespace
@@ -94,12 +94,12 @@ Tensor stddev(const Ragged& x, VarianceOptions options, SourceLocation where) {
 Tensor norm(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::floating("norm", "x", x, where);
   axes.mask("norm", x.rank(), where);
-  return root(sum(square(x), axes, keep, where));
+  return root(sum(square(x), axes, keep));
 }
 
 Tensor norm(const Ragged& x, SourceLocation where) {
   check::floating("norm", "x", x.values(), where);
-  return root(sum(square(x), where));
+  return root(sum(square(x)));
 }
 
 Tensor logsumexp(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
@@ -130,23 +130,23 @@ Tensor logsumexp(const Ragged& x, SourceLocation where) {
 Tensor any(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::defined("any", "x", x, where);
   axes.mask("any", x.rank(), where);
-  return max(cast(x, bool8), axes, keep, where);
+  return max(cast(x, bool8), axes, keep);
 }
 
 Tensor all(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::defined("all", "x", x, where);
   axes.mask("all", x.rank(), where);
-  return min(cast(x, bool8), axes, keep, where);
+  return min(cast(x, bool8), axes, keep);
 }
 
 // Counted in f32, where a number of ones is never 0.
 Tensor any(const Ragged& x, SourceLocation where) {
   check::defined("any", "x", x.values(), where);
-  return sum(cast(x != 0, f32), where) > 0;
+  return sum(cast(x != 0, f32)) > 0;
 }
 Tensor all(const Ragged& x, SourceLocation where) {
   check::defined("all", "x", x.values(), where);
-  return sum(cast(x == 0, f32), where) == 0;
+  return sum(cast(x == 0, f32)) == 0;
 }
 
 Ragged any(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {

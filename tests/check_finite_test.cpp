@@ -1,5 +1,5 @@
-// What a tape with check_finite tells: the first op that made a NaN or an infinity of what it was given, as the user wrote it. On
-// a GPU: tests/cuda_on_cpu/checks_test.cpp.
+// What a tape with check_finite tells: the first op that made a NaN or an infinity of what it was given, as the user wrote
+// it. On a GPU: tests/cuda_on_cpu/checks_test.cpp.
 
 #include <gtest/gtest.h>
 
@@ -96,6 +96,17 @@ TEST(CheckFinite, NamesTheOpThatTheUserCalledNotItsParts) {
   EXPECT_THROW_WITH(strict.gradient(sum(z), {y}), Error, "backward of sqrt (recorded at", "got nan at index [1]");
   EXPECT_THROW_WITH(strict.gradient(sum(where(y > 0, y, 0)), full({}, NAN, {.dtype = f64}), {y}), Error,
                     "gradient: dy must");
+}
+
+// What stands in the op-case table is asked there (doors_test.cpp).
+TEST(CheckFinite, NamesIndexingByItsOwnNameAndShape) {
+  const Tensor x = full({2, 3}, NAN, {.dtype = f64});
+  const Ragged r = Ragged::from_lengths(full({3}, NAN, {.dtype = f64}), {2, 1});
+  Tape strict{{.check_finite = true}};
+  strict.watch(x);
+  const int line = __LINE__ + 1;
+  EXPECT_THROW_WITH(x[1], Error, "operator[]: the result must be finite", "at index [0] of [3]", here(line).c_str());
+  EXPECT_THROW_WITH(r[0], Error, "Ragged[]: the result must be finite", "at index [0] of [2]");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// docs/errors.md, held to the code: each example of errors_doc_*.cpp stands there under its title, and throws what the page says.
+// docs/errors.md, held to the code: each example of errors_doc_*.cpp stands there under its title, and throws what it says.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The examples of docs/errors.md about values: shapes, types, handles, memory, files, options. errors_doc_test.cpp runs them.
+// The examples of docs/errors.md about values: shapes, types, handles, memory, files. errors_doc_test.cpp runs them.
 
 #include <filesystem>
 
