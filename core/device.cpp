@@ -1,6 +1,7 @@
 #include "reel/core/device.h"
 
 #include "reel/core/error.h"
+#include "reel/core/node_list.h"
 #include "reel/core/ops.h"
 
 namespace reel {
@@ -28,6 +29,9 @@ void Device::refuse_index(int index, SourceLocation where) {
   throw DeviceError("Device::cuda: the index must be in [0, 100), got " + std::to_string(index), where);
 }
 
-void synchronize(Device device, SourceLocation where) { backend(device, where).synchronize(); }
+void synchronize(Device device, SourceLocation where) {
+  backend(device, where).synchronize();
+  detail::check_unread_after_wait();
+}
 
 }  // namespace reel

@@ -5,11 +5,14 @@
 #include <utility>
 
 #include "reel/core/error.h"
+#include "reel/core/given_numbers.h"
 #include "reel/core/index_text.h"
 #include "reel/core/node_list.h"
 #include "reel/core/ops.h"
 
 namespace reel::detail {
+
+thread_local constinit const GivenNumbers* GivenNumbers::innermost = nullptr;
 
 namespace {
 
@@ -49,13 +52,19 @@ bool has_infinity(const NamedOperand& operand) {
   return std::any_of(values.begin(), values.end(), [](double value) { return std::isinf(value); });
 }
 
+bool gives_infinity(const Computed& computed) {
+  return std::any_of(computed.operands.begin(), computed.operands.end(), has_infinity) ||
+         std::any_of(computed.numbers.begin(), computed.numbers.end(),
+                     [](double number) { return std::isinf(number); });
+}
+
 /// Throws if the values have a NaN, or an infinity that none of the operands has: one that was given may be a mask.
 void judge(const Computed& computed) {
   const std::vector<double> values = computed.x.to_vector<double>();
   auto bad = std::find_if(values.begin(), values.end(), [](double value) { return std::isnan(value); });
   if (bad == values.end()) {
     bad = std::find_if(values.begin(), values.end(), [](double value) { return std::isinf(value); });
-    if (bad == values.end() || std::any_of(computed.operands.begin(), computed.operands.end(), has_infinity)) return;
+    if (bad == values.end() || gives_infinity(computed)) return;
   }
   std::ostringstream text;
   text << computed.op << ": " << computed.what << " must be finite on a tape with check_finite, got "
@@ -67,10 +76,17 @@ void judge(const Computed& computed) {
     text << separator << operand.name << ' ' << range_text(operand.tensor);
     separator = ", ";
   }
+  for (const double number : computed.numbers) {
+    text << separator << "the number " << number;
+    separator = ", ";
+  }
   throw Error(text.str(), computed.where);
 }
 
 // --- on a GPU ---------------------------------------------------------------------------------------------------------
+
+// Without the cost of reaching what has to be constructed.
+thread_local constinit bool any_unread = false;
 
 /// What a GPU has computed and nobody has looked at: the least and the largest element of each go to a list there, which is
 /// read once for all.
@@ -93,30 +109,44 @@ class Unread {
     ops.reduce(ReduceOp::min, x.array(), view(ranges, 2 * place, one, steps).array(), nullptr);
     ops.reduce(ReduceOp::max, x.array(), view(ranges, 2 * place + 1, one, steps).array(), nullptr);
     all_.push_back(std::move(computed));
+    any_unread = true;
   }
 
-  void read() {
-    const std::vector<Computed> all = std::exchange(all_, {});
-    std::vector<double> ranges[2];
+  void read() { tell(taken(), ranges_); }
+
+  /// Nothing is left, on the GPU either.
+  void end(bool silently) {
+    const std::vector<Computed> all = taken();
+    const Tensor ranges[] = {std::exchange(ranges_[0], {}), std::exchange(ranges_[1], {})};
+    if (!silently) tell(all, ranges);
+  }
+
+ private:
+  std::vector<Computed> taken() {
+    any_unread = false;
+    return std::exchange(all_, {});
+  }
+
+  static void tell(const std::vector<Computed>& all, const Tensor* ranges) {
+    std::vector<double> seen[2];
     for (std::size_t i = 0; i < all.size(); ++i) {
       const bool wide = all[i].x.dtype() == f64;
-      if (ranges[wide].empty()) ranges[wide] = ranges_[wide].to_vector<double>();
-      if (std::isfinite(ranges[wide][2 * i]) && std::isfinite(ranges[wide][2 * i + 1])) continue;
+      if (seen[wide].empty()) seen[wide] = first_of(ranges[wide], static_cast<std::int64_t>(all.size()));
+      if (std::isfinite(seen[wide][2 * i]) && std::isfinite(seen[wide][2 * i + 1])) continue;
       try {
         judge(all[i]);
       } catch (Error& error) {
-        if (all[i].callback != nullptr) error.prepend("backward of " + described(*all[i].callback));
+        if (all[i].backward) error.prepend("backward of " + described(all[i].op, all[i].recorded));
         throw;
       }
     }
   }
 
-  void forget() {
-    all_.clear();
-    ranges_[0] = ranges_[1] = Tensor();
+  static std::vector<double> first_of(const Tensor& ranges, std::int64_t count) {
+    const std::int64_t steps[] = {2, 1};
+    return view(ranges, 0, {count, 2}, steps).to_vector<double>();
   }
 
- private:
   static constexpr std::int64_t kMost = 4096;
   std::vector<Computed> all_;
   Tensor ranges_[2];  // f32 and f64, [kMost, 2]: of all_[i] in one of them
@@ -136,15 +166,25 @@ void check_finite(Computed computed) {
   else if (!is_finite_on_host(x)) judge(computed);
 }
 
-void check_unread() { unread().read(); }
-void forget_unread() { unread().forget(); }
+void check_unread() {
+  if (any_unread) unread().read();
+}
+void check_unread_after_wait() {
+  if (any_unread && !thread_tape.list->is_sweeping()) [[unlikely]]
+    unread().read();
+}
+void end_unread(bool silently) { unread().end(silently); }
 
 void check_results(const char* op, const Tensor* const* inputs, std::size_t input_count, const Tensor* const* outputs,
                    std::size_t output_count, SourceLocation where) {
   std::vector<NamedOperand> operands;
   for (std::size_t i = 0; i < input_count; ++i) operands.push_back({"input " + std::to_string(i), *inputs[i]});
+  std::vector<double> numbers;
+  if (const GivenNumbers* given = GivenNumbers::current())
+    for (const Scalar& number : *given) numbers.push_back(number.as<double>());
   for (std::size_t i = 0; i < output_count; ++i)
-    check_finite({*outputs[i], op, output_count == 1 ? "the result" : "result " + std::to_string(i), operands, where});
+    check_finite(
+        {*outputs[i], op, output_count == 1 ? "the result" : "result " + std::to_string(i), operands, numbers, where});
 }
 
 }  // namespace reel::detail

@@ -72,6 +72,7 @@ class NodeList {
   }
   /// A callback has ended the tape that is being swept.
   bool ended_in_sweep() const { return ended_; }
+  bool is_sweeping() const { return sweeps_ > 0; }
   /// No sweep runs inside a callback of another.
   bool is_outermost_sweep() const { return sweeps_ == 1; }
 
@@ -121,17 +122,23 @@ struct Computed {
   const char* op;
   std::string what;  // x is to the op
   std::vector<NamedOperand> operands;
+  std::vector<double> numbers;  // that it was computed with as well
   SourceLocation where;
-  const Node* callback = nullptr;  // whose
+  bool backward = false;
+  SourceLocation recorded = {};  // where the op whose callback computed it was
 };
 /// On the CPU: throws Error if x, a floating tensor, has a NaN, or an infinity although no operand has one. On a GPU that is
 /// only noted, without waiting for it; x and the operands are kept until then.
 void check_finite(Computed computed);
-/// Waits for the GPU once, and throws what has been noted first, if anything has. All is forgotten.
+/// Waits for the GPU once if anything has been noted, and throws what has been first, if it is so. All is forgotten.
 void check_unread();
-void forget_unread();
+/// The same where somebody has waited for the GPU anyway; but not inside a sweep, which has a word of its own at its end.
+void check_unread_after_wait();
+/// The tape ends: the same, or nothing is told.
+void end_unread(bool silently);
 /// "op (recorded at file:line)"
-std::string described(const Node& node);
+std::string described(const char* op, SourceLocation recorded);
+inline std::string described(const Node& node) { return described(node.op, node.where); }
 /// check_finite for an op's results.
 void check_results(const char* op, const Tensor* const* inputs, std::size_t input_count, const Tensor* const* outputs,
                    std::size_t output_count, SourceLocation where);

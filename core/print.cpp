@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <ostream>
+#include <iostream>
 #include <sstream>
 #include <vector>
 
@@ -274,5 +274,8 @@ std::string to_string(const Ragged& x) {
   text << x;
   return text.str();
 }
+
+void print(const Tensor& x) { std::cout << x << '\n'; }
+void print(const Ragged& x) { std::cout << x << '\n'; }
 
 }  // namespace reel

@@ -136,5 +136,6 @@ struct RaggedArg {
 
 REEL_API std::ostream& operator<<(std::ostream& out, const Ragged& x);
 REEL_API std::string to_string(const Ragged& x);
+REEL_API void print(const Ragged& x);
 
 }  // namespace reel

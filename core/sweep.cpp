@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <new>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -12,22 +11,18 @@
 #include "reel/core/scratch.h"
 #include "reel/core/tape.h"
 #include "reel/core/trace_log.h"
+#include "reel/core/with_context.h"
 
 namespace reel::detail {
 
-std::string described(const Node& node) {
-  if (!node.where.known()) return node.op;
-  return std::string(node.op) + " (recorded at " + node.where.file + ":" + std::to_string(node.where.line) + ")";
+std::string described(const char* op, SourceLocation recorded) {
+  if (!recorded.known()) return op;
+  return std::string(op) + " (recorded at " + recorded.file + ":" + std::to_string(recorded.line) + ")";
 }
 
 namespace {
 
-// The standard's own errors have a text that can be replaced, and stay what they are: whoever throws a type of his own from
-// a callback, derived from one of these, catches that type.
-template <class StandardError>
-void prepend_to(StandardError& error, const Node& node) {
-  error = StandardError("backward of " + described(node) + ": " + error.what());
-}
+std::string backward_of(const Node& node) { return "backward of " + described(node); }
 
 // While a callback runs, errors are told with its op, and what it records belongs to the line that recorded it; but the
 // memory of parameters' gradients to that of the sweep.
@@ -159,7 +154,7 @@ void Sweep::mark() {
 
 void Sweep::run(Tensor dy) {
   mark();
-  if (thread_tape.strict) check_finite({dy, call_, "dy", {}, where_});
+  if (thread_tape.strict) check_finite({dy, call_, "dy", {}, {}, where_});
   gradient(y_slot_) = std::move(dy);
   for (std::int64_t i = last_node_; i >= first_node_; --i) {
     const Node& node = list_.node(i);
@@ -184,22 +179,16 @@ void Sweep::run_node(const Node& node) {
   check_versions(node);
   Gradients gradients(*this, node);
   const RunningScope scope({node.op, {}, node.where});
-  try {
-    const BackwardTrace trace(node, gradients);
-    node.run(node.callback, gradients);
-    if (list_.ended_in_sweep())
-      throw Error("the callback must leave the tape that is being swept alive, got one that ended it");
-    if (thread_tape.strict) check_gradients(node);
-  } catch (Error& error) {
-    error.prepend("backward of " + described(node));
-    throw;
-  } catch (std::runtime_error& error) {
-    prepend_to(error, node);
-    throw;
-  } catch (std::logic_error& error) {
-    prepend_to(error, node);
-    throw;
-  }
+  with_context(
+      [&] {
+        const BackwardTrace trace(node, gradients);
+        node.run(node.callback, gradients);
+        if (list_.ended_in_sweep())
+          throw Error("the callback must leave the tape that is being swept alive, got one that ended it");
+        if (thread_tape.strict) check_gradients(node);
+      },
+      [&](Error& error) { error.prepend(backward_of(node)); },
+      [&](const char* text) { return backward_of(node) + ": " + text; });
   for (int o = 0; o < node.output_count; ++o)
     if ((flags(node.slot + o) & kWanted) == 0) gradient(node.slot + o) = Tensor();
   if (releasing_) NodeList::release(const_cast<Node&>(node));
@@ -211,7 +200,7 @@ void Sweep::check_versions(const Node& node) const {
     if (saved.tensor == nullptr) continue;
     const TensorState& root = saved.tensor->version_root();
     if (root.version.load(std::memory_order_relaxed) == saved.version) continue;
-    throw VersionError("backward of " + described(node) + ": a tensor of shape " + saved.tensor->array.shape.str() +
+    throw VersionError(backward_of(node) + ": a tensor of shape " + saved.tensor->array.shape.str() +
                            " that it saved was written since, by " + root.writer,
                        root.written_at);
   }
@@ -235,7 +224,7 @@ void Sweep::check_gradients(const Node& node) {
       dx = sink(*node.edges[e].tensor->parameter).destination(*node.edges[e].tensor->parameter).dx;
     }
     if (!dx.defined()) continue;
-    check_finite({dx, node.op, "the gradient of input " + std::to_string(e), operands, {}, &node});
+    check_finite({dx, node.op, "the gradient of input " + std::to_string(e), operands, {}, {}, true, node.where});
   }
 }
 

@@ -1,5 +1,6 @@
 #include "reel/core/tape.h"
 
+#include <exception>
 #include <string>
 
 #include "reel/core/error.h"
@@ -55,7 +56,7 @@ void require_own_thread(const char* call, const NodeList& list, SourceLocation w
 
 }  // namespace
 
-Tape::Tape(TapeOptions options) {
+Tape::Tape(TapeOptions options) : exceptions_(options.check_finite ? std::uncaught_exceptions() : 0) {
   if (thread_tape.list == nullptr) thread_tape.list = thread_list();
   NodeList& list = *thread_tape.list;
   mark_ = {&list, list.node_count(), list.slot_end(), list.live_tapes++, thread_tape.recording, thread_tape.strict};
@@ -63,13 +64,16 @@ Tape::Tape(TapeOptions options) {
   thread_tape.strict = thread_tape.strict || options.check_finite;
 }
 
-Tape::~Tape() {
-  if (thread_tape.strict && !mark_.outer_strict) detail::forget_unread();
+Tape::~Tape() noexcept(false) {
+  const bool last_strict = thread_tape.strict && !mark_.outer_strict;
   thread_tape.recording = mark_.outer_recording;
   thread_tape.strict = mark_.outer_strict;
-  if (--mark_.list->live_tapes > 0) return;
-  thread_tape.recording = thread_tape.strict = false;  // also if tapes did not end in the reverse order
-  mark_.list->clear();
+  if (--mark_.list->live_tapes == 0) {
+    thread_tape.recording = thread_tape.strict = false;  // also if tapes did not end in the reverse order
+    mark_.list->clear();
+  }
+  if (!last_strict) return;
+  detail::end_unread(std::uncaught_exceptions() > exceptions_ || mark_.list->is_sweeping());
 }
 
 void Tape::watch(const Tensor& x, SourceLocation where) {
@@ -138,7 +142,11 @@ void check_start(const char* call, const Tensor& y, const Tensor& dy, SourceLoca
                       where);
 }
 
-void check_record(const char* op, const Tensors& inputs, const Tensors& outputs, SourceLocation where) {
+void check_record(const char* op, const Tensors& inputs, const Tensors& outputs, bool takes_one, SourceLocation where) {
+  if (takes_one && outputs.size() != 1)
+    throw Error(std::string(op) + ": record of " + std::to_string(outputs.size()) +
+                    " outputs needs a callback that takes their gradients, const Tensors& dys, got one for a single dy",
+                where);
   for (const Tensor& output : outputs) {
     if (!output.defined()) throw Error(std::string(op) + ": record needs outputs that are defined", where);
     for (const Tensor& input : inputs)

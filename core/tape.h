@@ -14,7 +14,10 @@
 namespace reel {
 
 struct TapeOptions {
-  /// Throw at the first recorded op that makes a NaN or an infinity, forward or backward; on a GPU, at the end of a sweep.
+  /// Throw at the first recorded op that makes a NaN or an infinity, forward or backward. On a GPU nothing waits for that:
+  /// it is told where the program waits anyway (item(), to_vector(), synchronize(), the end of a sweep), at the latest
+  /// where the tape ends. So the destructor may throw then (a std::optional<Tape> lets nothing pass: there read first);
+  /// it does not while another exception passes, nor from within a sweep.
   bool check_finite = false;
 };
 
@@ -29,7 +32,7 @@ struct SweepOptions {
 class REEL_API Tape {
  public:
   explicit Tape(TapeOptions options = {});
-  ~Tape();
+  ~Tape() noexcept(false);
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
   static void* operator new(std::size_t) =
@@ -59,6 +62,7 @@ class REEL_API Tape {
 
  private:
   detail::Mark mark_;
+  int exceptions_;  // that passed when it began
 };
 
 /// Calls f with recording paused; what it computes is constant to the tapes that are alive.
@@ -108,15 +112,18 @@ void call_user(F& f, Gradients& g, const Dy& dy) {
 
 template <class F>
 struct UserCallback {
+  static constexpr bool kTakesOne =
+      std::is_invocable_v<F&, const Tensor&> || std::is_invocable_v<F&, const Tensor&, Needed>;
   F f;
   void operator()(Gradients& g) {
-    if constexpr (std::is_invocable_v<F&, const Tensor&> || std::is_invocable_v<F&, const Tensor&, Needed>)
-      call_user(f, g, g.dy());
+    if constexpr (kTakesOne) call_user(f, g, g.dy());
     else call_user(f, g, g.dys());
   }
 };
 
-REEL_API void check_record(const char* op, const Tensors& inputs, const Tensors& outputs, SourceLocation where);
+/// takes_one: the callback takes one gradient, not a list.
+REEL_API void check_record(const char* op, const Tensors& inputs, const Tensors& outputs, bool takes_one,
+                           SourceLocation where);
 
 }  // namespace detail
 
@@ -130,14 +137,15 @@ REEL_API void check_record(const char* op, const Tensors& inputs, const Tensors&
 ///
 /// Until the sweep, a write to any input or output is noticed, and the sweep throws VersionError; saved(...) narrows that.
 /// Nothing is recorded if no tape is alive or no input is on it. Throws Error if an output is on a tape already, or is
-/// one of the inputs.
+/// one of the inputs, or if a callback for one output is given with several.
 template <class F>
 Tensors record(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Saved& saved, F&& callback,
                SourceLocation where = SourceLocation::current()) {
-  detail::UserCallback<std::decay_t<F>> wrapped{std::forward<F>(callback)};
+  using Callback = detail::UserCallback<std::decay_t<F>>;
+  Callback wrapped{std::forward<F>(callback)};
   if (!detail::taping()) return outputs;
   const char* const name = detail::interned(op);
-  detail::check_record(name, inputs, outputs, where);
+  detail::check_record(name, inputs, outputs, Callback::kTakesOne, where);
   detail::record_list(name, where, inputs, outputs, saved.tensors, std::move(wrapped));
   return outputs;
 }

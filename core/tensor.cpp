@@ -5,6 +5,7 @@
 #include "reel/core/error.h"
 #include "reel/core/fits.h"
 #include "reel/core/memory.h"
+#include "reel/core/node_list.h"
 #include "reel/core/ops.h"
 #include "reel/core/scratch.h"
 #include "reel/core/tape.h"
@@ -197,6 +198,7 @@ Tensor transferred(const Tensor& x, Device device) {
   const std::int64_t bytes = x.size() * static_cast<std::int64_t>(size_of(x.dtype()));
   if (device.is_cpu()) {
     backend(x.device()).to_host(source.array().data, y.array().data, bytes);
+    check_unread_after_wait();
   } else if (x.device().is_cpu()) {
     backend(device).from_host(source.array().data, y.array().data, bytes);
   } else {

@@ -235,6 +235,8 @@ REEL_API std::ostream& operator<<(std::ostream& out, Device device);
 /// As numpy prints it.
 REEL_API std::ostream& operator<<(std::ostream& out, const Tensor& x);
 REEL_API std::string to_string(const Tensor& x);
+/// A line, or lines, on the standard output.
+REEL_API void print(const Tensor& x);
 
 namespace detail {
 /// An unrecorded view of x's memory; shares its version.

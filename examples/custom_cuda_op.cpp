@@ -98,7 +98,7 @@ int main(int argc, char** argv) {
   std::uint64_t seed = 0;
   double excess = 1e9;
   app.add_option("--electrons", electrons, "how many")->check(CLI::Range(2, 100000))->capture_default_str();
-  app.add_option("--steps", steps, "of Adam")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--steps", steps, "of Adam")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--seed", seed, "of the places at the start")->capture_default_str();
   app.add_option("--require-excess", excess, "exit with 1 if the energy is above the lowest known by more than this");
   CLI11_PARSE(app, argc, argv);

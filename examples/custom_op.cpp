@@ -71,7 +71,7 @@ int main(int argc, char** argv) {
   CLI::App app("An op of one's own: of ops, as a loop, as a kernel");
   std::int64_t steps = 4000;
   double most = 1;
-  app.add_option("--steps", steps, "of training")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--steps", steps, "of training")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--require-error", most, "exit with 1 if the net's error is above this");
   CLI11_PARSE(app, argc, argv);
 

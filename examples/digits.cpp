@@ -32,20 +32,20 @@ struct Settings {
 
   void parse(CLI::App& app) {
     app.add_option("--epochs", epochs, "times that each training image is seen, and its shifted copies")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(1, 1'000'000'000))
         ->capture_default_str();
-    app.add_option("--batch", batch, "images per step")->check(CLI::PositiveNumber)->capture_default_str();
+    app.add_option("--batch", batch, "images per step")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
     app.add_option("--rate", rate, "learning rate at the start; it falls to 0 as a cosine")
-        ->check(CLI::PositiveNumber)
+        ->check(CLI::Range(1e-10, 1e3))
         ->capture_default_str();
     app.add_option("--seed", seed, "of weights and shuffling")->capture_default_str();
     app.add_option("--threads", threads, "CPU threads; 0: as many as cores")
-        ->check(CLI::NonNegativeNumber)
+        ->check(CLI::Range(0, 1'000'000'000))
         ->capture_default_str();
     app.add_option("--device", device, "cpu, cuda, cuda:1, or best: a GPU if there is one")->capture_default_str();
     app.add_option("--resume", resume, "digits.safetensors of a run with the same options that was stopped");
     app.add_option("--output", output, "folder for digits.safetensors and digits.svg")->capture_default_str();
-    app.add_option("--stop", stop, "stop after so many steps, to resume later")->check(CLI::NonNegativeNumber);
+    app.add_option("--stop", stop, "stop after so many steps, to resume later")->check(CLI::Range(0, 1'000'000'000));
     app.add_option("--require-accuracy", required, "exit with 1 if the accuracy is below so many per cent");
   }
 };

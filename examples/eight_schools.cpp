@@ -100,9 +100,9 @@ int main(int argc, char** argv) {
   nn::NutsOptions options{.target_accept = 0.95, .seed = 1};
   std::string output = ".";
   CLI::App app("Draws from the posterior of the eight schools.");
-  app.add_option("--chains", options.chains, "chains")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--chains", options.chains, "chains")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
   app.add_option("--warmup", options.warmup, "iterations of each chain that adapt the sampler")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1'000'000'000))
       ->capture_default_str();
   app.add_option("--draws", options.draws, "draws of each chain")
       ->check(CLI::Range(4, 1'000'000))

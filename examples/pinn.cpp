@@ -90,8 +90,12 @@ int main(int argc, char** argv) {
   std::uint64_t seed = 0;
   std::string output = ".";
   CLI::App app("Solves Poisson's equation with a neural network.");
-  app.add_option("--steps", steps, "steps of the optimiser")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--points", points, "random points per step")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--steps", steps, "steps of the optimiser")
+      ->check(CLI::Range(1, 1'000'000'000))
+      ->capture_default_str();
+  app.add_option("--points", points, "random points per step")
+      ->check(CLI::Range(1, 1'000'000'000))
+      ->capture_default_str();
   app.add_option("--rate", rate, "learning rate at the start; it falls to 0 as a cosine")->capture_default_str();
   app.add_option("--seed", seed, "of weights and points")->capture_default_str();
   app.add_option("--output", output, "folder for pinn.svg")->capture_default_str();

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "reel/core/fits.h"
+#include "reel/core/given_numbers.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
@@ -133,6 +134,8 @@ void record_binary(const Arg& a, const Arg& b, const Tensor& y, SourceLocation w
   const Tensor& none = detail::undefined_tensor;
   const Tensor& left = a.is_tensor() ? a.tensor() : none;
   const Tensor& right = b.is_tensor() ? b.tensor() : none;
+  const Scalar number = (a.is_tensor() ? b : a).scalar();
+  const detail::GivenNumbers given(&number, a.is_tensor() != b.is_tensor());
   if constexpr (!Rule::saves_sides && !Rule::saves_result) {
     detail::record_op(Rule::name, where, {&left, &right}, y, {},
                       [](Gradients& g) { add_sides<Rule>(g, {}, {}, detail::undefined_tensor); });
@@ -289,13 +292,13 @@ Tensor pow(const Arg& a, const Arg& b) {
       throw Error("pow: integers need an exponent of at least 0, got " + std::to_string(b.scalar().integer), where);
     return apply<Pow>(a, b);
   }
-  const Tensor x = cast(a.tensor(), dtype, where);
-  if (exponent == 2) return square(x, where);
-  if (exponent == 3) return mul(Arg(square(x, where), where), Arg(x, where));
-  if (exponent == 0.5) return sqrt(x, where);
-  if (exponent == -0.5) return rsqrt(x, where);
-  if (exponent == 1) return clone(x, where);
-  if (exponent == -1) return div(Arg(1, where), Arg(x, where));
+  const Tensor x = cast(a.tensor(), dtype);
+  if (exponent == 2) return square(x);
+  if (exponent == 3) return mul(square(x), x);
+  if (exponent == 0.5) return sqrt(x);
+  if (exponent == -0.5) return rsqrt(x);
+  if (exponent == 1) return clone(x);
+  if (exponent == -1) return div(1, x);
   return apply<Pow>(Arg(x, where), b);
 }
 

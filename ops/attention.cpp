@@ -237,7 +237,7 @@ Tensor additive(const Tensor& mask, const Tensor& q, const Shape& scores, Source
   if (!fits)
     throw ShapeError(std::string(kName) + ": mask must broadcast to " + scores.str() + ", got " + mask.shape().str(),
                      where);
-  return reshape(added, shape, where);
+  return reshape(added, shape);
 }
 
 std::int64_t product(const Shape& shape, int first, int last) {
@@ -279,8 +279,8 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   const std::int64_t batch = by_row ? product(q.shape(), 0, leading - 1) : 1;
   const auto rows_of = [&](const Tensor& x) {
     const std::int64_t length = x.shape()[rank - 2], width = x.shape()[rank - 1];
-    if (by_row) return reshape(transpose(x, -3, -2, where), {batch * length, heads, width}, where);
-    return transpose(reshape(x, {heads, length, width}, where), 0, 1, where);
+    if (by_row) return reshape(transpose(x, -3, -2), {batch * length, heads, width});
+    return transpose(reshape(x, {heads, length, width}), 0, 1);
   };
   Operands in{.q = rows_of(q),
               .k = rows_of(k),
@@ -296,16 +296,16 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     each[rank - 2] = rows;
     each[rank - 1] = columns;
     const bool shared = product(mask.shape(), 0, leading) == 1;
-    const Tensor by_heads = by_row || shared ? reshape(mask, {product(mask.shape(), 0, leading), rows, columns}, where)
-                                             : reshape(expand(mask, each, where), {heads, rows, columns}, where);
-    in.mask = expand(by_heads, {heads, queries, keys}, where);
+    const Tensor by_heads = by_row || shared ? reshape(mask, {product(mask.shape(), 0, leading), rows, columns})
+                                             : reshape(expand(mask, each), {heads, rows, columns});
+    in.mask = expand(by_heads, {heads, queries, keys});
   }
   const Tensor y = attend(in, where);
   Shape shape = q.shape();
   shape[rank - 1] = v.shape()[rank - 1];
-  if (!by_row) return reshape(transpose(y, 0, 1, where), shape, where);
+  if (!by_row) return reshape(transpose(y, 0, 1), shape);
   std::swap(shape[rank - 3], shape[rank - 2]);
-  return transpose(reshape(y, shape, where), -3, -2, where);
+  return transpose(reshape(y, shape), -3, -2);
 }
 
 Ragged scaled_dot_product_attention(const Ragged& q, const Ragged& k, const Ragged& v, const AttentionOptions& options,
@@ -329,7 +329,7 @@ Ragged scaled_dot_product_attention(const Ragged& q, const Ragged& k, const Ragg
               .causal = options.causal,
               .scale = scale_of(options, qs[2])};
   const Shape scores{qs[1], q.offsets().max_length(), k.offsets().max_length()};
-  if (options.mask.defined()) in.mask = expand(additive(options.mask, q.values(), scores, where), scores, where);
+  if (options.mask.defined()) in.mask = expand(additive(options.mask, q.values(), scores, where), scores);
   return q.with(attend(in, where));
 }
 

@@ -41,7 +41,7 @@ Ragged within_sequences(const char* op, Convolution convolve, const Ragged& x, c
   without_padding.padding = 0;
   without_padding.mode = PaddingMode::zero;
   if (const std::int64_t wide = conv.padding[2]; options.mode != PaddingMode::zero && wide > 0)
-    return within_sequences(op, convolve, pad(x, {{0, wide, wide}}, options.mode, where), weight, bias, without_padding,
+    return within_sequences(op, convolve, pad(x, {{0, wide, wide}}, options.mode), weight, bias, without_padding,
                             where);
 
   const auto places = [&](std::int64_t length) { return length + 2 * conv.padding[2] - detail::reach(conv, 2) + 1; };

@@ -56,7 +56,7 @@ Tensor transposed(const char* op, int axes, const Tensor& x, const Tensor& weigh
   const Tensor y = detail::correlate_input(conv, x, weight, shape, op, where);
   if (!bias.defined()) return y;
   constexpr std::int64_t kOnes[3] = {1, 1, 1};
-  return add(Arg(y, where), Arg(reshape(bias, detail::image_shape(1, conv.in, kOnes, axes), where), where));
+  return add(y, reshape(bias, detail::image_shape(1, conv.in, kOnes, axes)));
 }
 
 }  // namespace

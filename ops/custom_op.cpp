@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "reel/core/given_numbers.h"
 #include "reel/core/names.h"
 #include "reel/core/trace_log.h"
 #include "reel/ops/check.h"
@@ -110,7 +111,7 @@ CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call
   for (Tensor& x : packed_call.inputs) x = packed(x);
   CachedVector<std::optional<Offsets>> offsets;
   const auto add = [&](const Shape& shape, DType dtype) {
-    packed_call.outputs.push_back(empty(shape, {.dtype = dtype, .device = call.device}, call.where));
+    packed_call.outputs.push_back(new_tensor(op.name, shape, {.dtype = dtype, .device = call.device}, call.where));
   };
   if (op.outputs.empty()) {
     for (const Tensor& x : like) add(x.shape(), x.dtype());
@@ -118,7 +119,8 @@ CachedVector<std::optional<Offsets>> compute(CustomOpState& op, CustomCall& call
     if (like.size() == 1 && like[0].is(call.inputs[0])) offsets[0] = call.offsets[0];
   }
   for (const auto& rule : op.outputs) {
-    const CustomOutput output = rule(Inputs(packed_call));
+    CustomOutput output;
+    run_users(call, [&] { output = rule(Inputs(packed_call)); });
     add(output.shape, output.dtype.value_or(call.real));
     offsets.emplace_back();
     if (output.offsets_of < 0) continue;
@@ -205,6 +207,7 @@ CustomResults run(const std::shared_ptr<CustomOpState>& op, CustomCall call, con
     Tensors saved = call.inputs;
     for (const Tensor& y : call.outputs) saved.push_back(y);
     const Tensors inputs = call.inputs, outputs = call.outputs;
+    const GivenNumbers given(call.numbers.data(), call.numbers.size());
     record_list(op->name, call.where, inputs, outputs, saved, CustomGradient{op, call});
   }
   return {call.outputs, std::move(offsets)};

@@ -1,5 +1,8 @@
 // A custom op's code is run: its loop, or its kernel with arguments and grid.
 
+#include <string>
+#include <string_view>
+
 #include "reel/ops/custom_op_state.h"
 
 namespace reel::detail {
@@ -45,7 +48,8 @@ void launch_custom(const CustomOpState& op, const CustomCall& call) {
     add_number(n);
   }
   if (op.spread == CustomSpread::given) {
-    const KernelGrid grid = op.grid(in);
+    KernelGrid grid;
+    run_users(call, [&] { grid = op.grid(in); });
     const std::int64_t blocks[] = {grid.blocks, grid.blocks_y, grid.blocks_z};
     const int threads[] = {grid.threads, grid.threads_y, grid.threads_z};
     for (int i = 0; i < 3; ++i) {
@@ -55,7 +59,8 @@ void launch_custom(const CustomOpState& op, const CustomCall& call) {
   }
   for (const std::int64_t blocks : launch.blocks)
     if (blocks == 0) return;
-  if (op.shared_bytes) launch.shared_bytes = static_cast<std::size_t>(op.shared_bytes(in, call.real));
+  if (op.shared_bytes)
+    run_users(call, [&] { launch.shared_bytes = static_cast<std::size_t>(op.shared_bytes(in, call.real)); });
 
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Array& x = call.inputs[i].array();
@@ -69,9 +74,20 @@ void launch_custom(const CustomOpState& op, const CustomCall& call) {
   launch_kernel(call.device, op.kernel, launch, call.where);
 }
 
+std::string told_with(const CustomCall& call, const char* text) {
+  return Error(std::string(call.op->name) + ": " + text, call.where).what();
+}
+
+void tell_with(const CustomCall& call, Error& error) {
+  const std::string_view text = error.what(), op = call.op->name;
+  if (text.starts_with(op)) return;
+  const bool has_line = text.find(" (at ") != text.npos;
+  error.prepend(has_line ? std::string(op) : Error(std::string(op), call.where).what());
+}
+
 void execute(const CustomOpState& op, const CustomCall& call) {
-  if (call.device.is_cpu()) op.cpu(call.real, CpuContext(), Inputs(call), Outputs(call));
-  else launch_custom(op, call);
+  if (!call.device.is_cpu()) return launch_custom(op, call);
+  run_users(call, [&] { op.cpu(call.real, CpuContext(), Inputs(call), Outputs(call)); });
 }
 
 }  // namespace reel::detail

@@ -3,8 +3,11 @@
 // Private to ops/: what a CustomOp is inside.
 
 #include <atomic>
+#include <string>
+#include <utility>
 
 #include "reel/core/user_kernel.h"
+#include "reel/core/with_context.h"
 #include "reel/ops/custom_op.h"
 
 namespace reel::detail {
@@ -55,6 +58,17 @@ CustomResults run(const std::shared_ptr<CustomOpState>& op, CustomCall call, con
 
 /// The op's loop or kernel on call's inputs and outputs, which are contiguous.
 void execute(const CustomOpState& op, const CustomCall& call);
+/// The text of an error with the op and the line of the call.
+std::string told_with(const CustomCall& call, const char* text);
+/// The same, unless it begins with the op already.
+void tell_with(const CustomCall& call, Error& error);
+/// Calls f, the user's code, whose errors are told with the op and the line of the call.
+template <class F>
+void run_users(const CustomCall& call, F&& f) {
+  with_context(
+      std::forward<F>(f), [&](Error& error) { tell_with(call, error); },
+      [&](const char* text) { return told_with(call, text); });
+}
 void launch_custom(const CustomOpState& op, const CustomCall& call);
 /// The same. Throws Error if an element of an output is not written, or added to as if it were 0.
 void execute_verified(const CustomOpState& op, const CustomCall& call);

@@ -39,7 +39,7 @@ Tensor checked(const char* op, const Tensor& value, std::initializer_list<const 
   check::defined(op, "value", value, where);
   Shape shape = value.shape();
   for (const Tensor* p : parameters) shape = check::broadcast(op, shape, p->shape(), where);
-  return is_floating(value.dtype()) ? value : cast(value, (*parameters.begin())->dtype(), where);
+  return is_floating(value.dtype()) ? value : cast(value, (*parameters.begin())->dtype());
 }
 
 // a log(x), and 0 for a = x = 0. The gradient there is 0 too.
@@ -236,10 +236,10 @@ Tensor Categorical::log_prob(const Tensor& value, SourceLocation where) const {
   const std::int64_t classes = logits.shape().back();
   const Shape rows = Shape::of(logits.shape().begin(), logits.rank() - 1);
   const Shape shape = check::broadcast("Categorical", rows, value.shape(), where);
-  const Tensor flat = reshape(expand(logits, Draws::with(shape, {classes}), where), {shape.size(), classes}, where);
-  const Tensor index = reshape(expand(value, shape, where), {shape.size()}, where);
+  const Tensor flat = reshape(expand(logits, Draws::with(shape, {classes})), {shape.size(), classes});
+  const Tensor index = reshape(expand(value, shape), {shape.size()});
   const CrossEntropyOptions options{.reduction = Reduction::none, .ignore = std::numeric_limits<std::int64_t>::min()};
-  return neg(reshape(cross_entropy(flat, index, options, where), shape, where), where);
+  return neg(reshape(cross_entropy(flat, index, options), shape));
 }
 
 Tensor Categorical::sample(const Shape& shape, Generator* generator) const {
@@ -295,9 +295,9 @@ Tensor LKJCholesky::log_prob(const Tensor& value, SourceLocation where) const {
   const double n = static_cast<double>(dim);
   // A number alone, which is f64 on the CPU, decides neither the result's type nor its device.
   const Tensor shape =
-      concentration.rank() == 0 ? cast(to(concentration, value.device(), where), value.dtype(), where) : concentration;
+      concentration.rank() == 0 ? cast(to(concentration, value.device()), value.dtype()) : concentration;
   const Tensor b = row_shapes(dim, shape);
-  const Tensor diagonal = narrow(einsum("...ii->...i", {value}, where), -1, 1, dim - 1, where);
+  const Tensor diagonal = narrow(einsum("...ii->...i", {value}), -1, 1, dim - 1);
   return sum((2 * b - 2) * log(diagonal) - lgamma(b), -1) + (n - 1) * lgamma(shape + 0.5 * (n - 1)) -
          0.25 * n * (n - 1) * kLogPi;
 }

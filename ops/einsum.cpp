@@ -135,7 +135,7 @@ class Contraction {
   // One operand, broadcast to the sizes of its subscripts.
   Factor factor(const Tensor& x, const Subscripts& subscripts) const {
     const Shape shape = shape_of(subscripts);
-    return without_repeats({x.shape() == shape ? x : expand(x, shape, where_), subscripts});
+    return without_repeats({x.shape() == shape ? x : expand(x, shape), subscripts});
   }
 
   // The product of two factors, summed over what is not needed any more.
@@ -149,19 +149,19 @@ class Contraction {
     const Shape shape = shape_of(result);
     if (inner.empty()) {
       Tensor x = ordered(a, batch + left);
-      for (std::size_t i = 0; i < right.size(); ++i) x = unsqueeze(x, -1, where_);
+      for (std::size_t i = 0; i < right.size(); ++i) x = unsqueeze(x, -1);
       Tensor y = ordered(b, batch + right);
-      for (std::size_t i = 0; i < left.size(); ++i) y = unsqueeze(y, static_cast<int>(batch.size()), where_);
-      return {mul(Arg(x, where_), Arg(y, where_)), result};
+      for (std::size_t i = 0; i < left.size(); ++i) y = unsqueeze(y, static_cast<int>(batch.size()));
+      return {mul(x, y), result};
     }
     if (left.empty() && right.empty()) {  // matrices of one element would be slow
-      const Tensor z = mul(Arg(ordered(a, batch + inner), where_), Arg(ordered(b, batch + inner), where_));
+      const Tensor z = mul(ordered(a, batch + inner), ordered(b, batch + inner));
       const Tensor rows = shaped(z, {shape.size(), shape_of(inner).size()});
-      return {shaped(sum(rows, 1, Keep::no, where_), shape), result};
+      return {shaped(sum(rows, 1), shape), result};
     }
     const Tensor x = matrices(ordered(a, batch + left + inner), batch, left, inner);
     const Tensor y = matrices(ordered(b, batch + inner + right), batch, inner, right);
-    return {shaped(matmul(x, y, where_), shape), result};
+    return {shaped(matmul(x, y), shape), result};
   }
 
   // Summed over what is not in the result, whose axes come in its order.
@@ -187,9 +187,7 @@ class Contraction {
   }
 
   // reshape would copy what has the shape already but other strides.
-  Tensor shaped(const Tensor& x, const Shape& shape) const {
-    return x.shape() == shape ? x : reshape(x, shape, where_);
-  }
+  Tensor shaped(const Tensor& x, const Shape& shape) const { return x.shape() == shape ? x : reshape(x, shape); }
 
   Tensor matrices(const Tensor& x, const Subscripts& batch, const Subscripts& rows, const Subscripts& cols) const {
     const std::int64_t m = shape_of(rows).size(), n = shape_of(cols).size();
@@ -201,7 +199,7 @@ class Contraction {
     if (order == f.subscripts) return f.x;
     Shape axes;
     for (const char c : order) axes.push_back(f.subscripts.find(c));
-    return permute(f.x, axes, where_);
+    return permute(f.x, axes);
   }
 
   // Two axes of one subscript become their diagonal: every (n + 1)-th element of both as one axis.
@@ -222,8 +220,8 @@ class Contraction {
       const std::int64_t n = sizes_[static_cast<int>(repeated)];
       Shape joined = shape_of(left);
       joined.push_back(n * n);
-      const Tensor last = reshape(permute(f.x, order, where_), joined, where_);
-      return without_repeats({slice(last, -1, 0, n * n, n + 1, where_), left + repeated});
+      const Tensor last = reshape(permute(f.x, order), joined);
+      return without_repeats({slice(last, -1, 0, n * n, n + 1), left + repeated});
     }
     return f;
   }
@@ -231,7 +229,7 @@ class Contraction {
   Factor only(Factor f, const Subscripts& needed) const {
     for (const char c : those_in(f.subscripts, needed, false)) {
       const std::size_t axis = f.subscripts.find(c);
-      f.x = sum(f.x, static_cast<int>(axis), Keep::no, where_);
+      f.x = sum(f.x, static_cast<int>(axis));
       f.subscripts.erase(axis, 1);
     }
     return f;

@@ -200,7 +200,7 @@ Tensor logaddexp(const Tensor& a, const Tensor& b, SourceLocation where) {
 
 Tensor polygamma(int n, const Tensor& x, SourceLocation where) {
   if (n < 0) throw Error("polygamma: n must be at least 0, got " + std::to_string(n), where);
-  if (n == 0) return digamma(x, where);
+  if (n == 0) return digamma(x);
   const Tensor of = detail::fractions("polygamma", x, where);
   Tensor y = untaped([&] { return cast(polygamma_of(n, cast(of, f64)), of.dtype()); });
   if (taping())

@@ -65,7 +65,7 @@ Tensor in_pieces(const char* name, const Tensor& x, std::int64_t pieces, SourceL
   Shape shape = x.shape();
   shape[x.rank() - 1] /= pieces;
   shape.push_back(pieces);
-  return reshape(x, shape, where);
+  return reshape(x, shape);
 }
 
 void check_columns(const char* name, const Ragged& x, SourceLocation where) {
@@ -88,10 +88,10 @@ Tensor geglu(const Tensor& x, SourceLocation where) { return gated(GateOp::gelu,
 Tensor swiglu(const Tensor& x, SourceLocation where) { return gated(GateOp::silu, "swiglu", silu, x, where); }
 
 Tensor maxout(const Tensor& x, std::int64_t pieces, SourceLocation where) {
-  return max(in_pieces("maxout", x, pieces, where), -1, Keep::no, where);
+  return max(in_pieces("maxout", x, pieces, where), -1);
 }
 Winners maxout_which(const Tensor& x, std::int64_t pieces, SourceLocation where) {
-  return max_which(in_pieces("maxout_which", x, pieces, where), -1, Keep::no, where);
+  return max_which(in_pieces("maxout_which", x, pieces, where), -1);
 }
 
 Ragged glu(const Ragged& x, SourceLocation where) { return per_row(GateOp::sigmoid, "glu", sigmoid, x, where); }

@@ -134,20 +134,22 @@ class Checker {
       if (error_of(nearer) < error) error = error_of(numeric = nearer);
     }
     const bool good = error <= tolerance_;  // false for NaN
-    bool hole = !good && (!std::isfinite(numeric) || !std::isfinite(at(g, inputs, direction, 0)));
+    const bool finite = good || std::isfinite(at(g, inputs, direction, 0));
+    bool hole = !finite || (!good && !std::isfinite(numeric));
     if (!good && explained_by_kink(g, inputs, direction, step, expected, name, hole)) return;
     if (!good) ++report_.failures;
     if (hole) ++report_.holes;
     const bool first_failure = !good && report_.passed;
     report_.passed = report_.passed && good;
     if (good && (!report_.passed || error <= report_.worst_error)) return;
-    if (!first_failure && error <= report_.worst_error) return;
+    if (!first_failure && (std::isnan(report_.worst_error) || error <= report_.worst_error)) return;
     std::ostringstream text;
     text.precision(12);
     text << what_ << ", " << name << ": analytic " << expected << ", numeric " << numeric << kink_note_;
+    if (!finite) text << ", for " << (of_gradient_ ? "the gradient" : "f") << " itself is not finite at these inputs";
     if (!good && kink_note_.empty() && std::isfinite(expected) && std::abs(numeric) > 1e-3) {
       text.precision(4);
-      text << ", " << expected / numeric << " times as much";
+      text << ", " << expected / numeric + 0.0 << " times as much";  // 0 without its sign
     }
     report_.worst = text.str();
     report_.worst_error = error;
@@ -214,6 +216,7 @@ bool same_bits(const Tensors& a, const Tensors& b) {
 
 std::ostream& operator<<(std::ostream& out, const GradcheckReport& report) {
   out << "gradcheck " << (report.passed ? "passed" : "failed") << ": ";
+  if (report.checks == 0 && !report.passed) return out << report.worst;
   if (report.failures > 0) out << report.failures << " of ";
   out << report.checks << " derivatives" << (report.failures > 0 ? " are wrong" : "") << ", worst relative error "
       << report.worst_error << (report.worst.empty() ? "" : " in ") << report.worst;
@@ -256,7 +259,7 @@ GradcheckReport gradcheck(const TensorsFunction& f, const Tensors& inputs, const
   if (!same_bits(ys, untaped([&] { return f(xs); }))) {
     report.passed = false;
     report.failures = 1;
-    report.worst = "nothing: f gives other results when it is called again with the same inputs, and has no derivative";
+    report.worst = "f gives other results when it is called again with the same inputs, and has no derivative";
     return report;
   }
   if (seeds.empty()) return report;

@@ -81,11 +81,11 @@ Tensor hash_embed(const Tensor& table, const Tensor& ids, std::uint32_t seed, So
   if (ids.rank() == kMaxRank) throw ShapeError("hash_embed: ids must have fewer than 8 axes", where);
   const Tensor rows = untaped([&] {
     // The remainder: numbers below 2^32 and their quotients are never near enough to a whole number to be rounded to it.
-    const Tensor hash = murmur3(ids, seed, where);
+    const Tensor hash = murmur3(ids, seed);
     const Tensor quotient = cast(cast(hash, f64) / static_cast<double>(table.shape()[0]), i64);
     return hash - quotient * table.shape()[0];
   });
-  return gather_add(table, rows, where);
+  return gather_add(table, rows);
 }
 
 Ragged hash_embed(const Tensor& table, const Ragged& ids, std::uint32_t seed, SourceLocation where) {

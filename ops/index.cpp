@@ -156,8 +156,7 @@ Tensor index_select(const Tensor& x, int axis, const Tensor& index, SourceLocati
       untaped([&] { return unsqueeze(arange(outer, {.dtype = i64, .device = x.device()}), 1) * size + at; });
   Shape shape = x.shape();
   shape[axis] = at.size();
-  return reshape(detail::take_rows("index_select", reshape(x, {outer * size, inner}, where), rows, where), shape,
-                 where);
+  return reshape(detail::take_rows("index_select", reshape(x, {outer * size, inner}), rows, where), shape);
 }
 
 Ragged index_select(const Ragged& x, int axis, const Tensor& index, SourceLocation where) {
@@ -180,8 +179,8 @@ Tensor masked_select(const Tensor& x, const Tensor& mask, SourceLocation where) 
   check_mask("masked_select", mask, x, where);
   const Shape shape = check::broadcast("masked_select", x.shape(), mask.shape(), where);
   const Tensor at = detail::positions(detail::broadcast_view(mask, shape));
-  const Tensor all = x.shape() == shape ? x : expand(x, shape, where);
-  return detail::take_rows("masked_select", reshape(all, {shape.size()}, where), at, where);
+  const Tensor all = x.shape() == shape ? x : expand(x, shape);
+  return detail::take_rows("masked_select", reshape(all, {shape.size()}), at, where);
 }
 
 Ragged masked_select(const Ragged& x, const Ragged& mask, SourceLocation where) {

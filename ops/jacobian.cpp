@@ -43,7 +43,8 @@ Tensor gradient_of(const char* call, Tape& tape, const Tensor& y, const Tensor& 
 }
 
 Tensor product_of(Tape& tape, const Tensor& slope, const Tensor& v, const Tensor& x, SourceLocation where) {
-  check::defined("hessian_vector_product", "v", v, where);
+  check::like("hessian_vector_product", "v", v, "x", x, where);
+  check::shape("hessian_vector_product", "v", v, x.shape(), where);
   return is_tracked(slope) ? tape.gradient(slope, v, Tensors{x}, {}, where)[0] : zeros_like(x);
 }
 

@@ -156,7 +156,7 @@ Tensor inverse(const Tensor& a, SourceLocation where) {
 
 Tensor solve(const Tensor& a, const Tensor& b, SourceLocation where) {
   check::defined("solve", "b", b, where);
-  if (b.rank() == 1) return squeeze(solve(a, unsqueeze(b, 1, where), where), -1, where);
+  if (b.rank() == 1) return squeeze(solve(a, unsqueeze(b, 1), where), -1);
   check_sides("solve", a, b, where);
   const Tensor x = untaped([&] {
     const Tensor right = checked_inverse("solve", a, where), first = matmul(right, b);

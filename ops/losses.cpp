@@ -22,21 +22,21 @@ void check_pair(const char* op, const char* name, const Tensor& x, const char* o
   check::shape(op, other, target, x.shape(), where);
 }
 
-Tensor reduced(const Tensor& losses, Reduction reduction, SourceLocation where) {
+Tensor reduced(const Tensor& losses, Reduction reduction) {
   if (reduction == Reduction::none) return losses;
-  return reduction == Reduction::sum ? sum(losses, {}, Keep::no, where) : mean(losses, {}, Keep::no, where);
+  return reduction == Reduction::sum ? sum(losses) : mean(losses);
 }
 
 }  // namespace
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {
   check_pair("mse_loss", "x", x, "target", target, where);
-  return reduced(square(x - target), reduction, where);
+  return reduced(square(x - target), reduction);
 }
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {
   check_pair("l1_loss", "x", x, "target", target, where);
-  return reduced(abs(x - target), reduction, where);
+  return reduced(abs(x - target), reduction);
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, double delta, SourceLocation where) {
@@ -44,38 +44,38 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, do
   if (!(delta > 0)) throw Error("huber_loss: delta must be above 0, got " + std::to_string(delta), where);
   // With near = r up to delta, both branches are near (r - near / 2), and the derivative is `near`.
   const Tensor r = x - target;
-  const Tensor near = clamp(r, -delta, delta, where);
-  return reduced(near * (r - 0.5 * near), reduction, where);
+  const Tensor near = clamp(r, -delta, delta);
+  return reduced(near * (r - 0.5 * near), reduction);
 }
 
 Tensor bce_with_logits(const Tensor& logits, const Tensor& target, Reduction reduction, SourceLocation where) {
   check_pair("bce_with_logits", "logits", logits, "target", target, where);
   // Two sums without cancellation: softplus(x) - target x would lose all digits for large x.
-  return reduced(target * softplus(-logits) + (1 - target) * softplus(logits), reduction, where);
+  return reduced(target * softplus(-logits) + (1 - target) * softplus(logits), reduction);
 }
 
 Tensor kl_div(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {
   check_pair("kl_div", "x", x, "target", target, where);
   const Tensor some = untaped([&] { return cast(target != 0, target.dtype()); });
   const Tensor none = untaped([&] { return 1 - some; });
-  return reduced(target * (log(target + none) - detail::relu_mask(x, some)), reduction, where);
+  return reduced(target * (log(target + none) - detail::relu_mask(x, some)), reduction);
 }
 
 Tensor hinge_loss(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {
   check_pair("hinge_loss", "x", x, "target", target, where);
-  return reduced(relu(1 - target * x), reduction, where);
+  return reduced(relu(1 - target * x), reduction);
 }
 
 Tensor poisson_nll(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {
   check_pair("poisson_nll", "x", x, "target", target, where);
-  return reduced(exp(x) - target * x, reduction, where);
+  return reduced(exp(x) - target * x, reduction);
 }
 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, int axis, double eps, SourceLocation where) {
   check_pair("cosine_similarity", "a", a, "b", b, where);
   axis = check::axis("cosine_similarity", axis, a.rank(), where);
   const Tensor lengths = maximum(norm(a, axis), eps) * maximum(norm(b, axis), eps);
-  return sum(a * b, axis, Keep::no, where) / lengths;
+  return sum(a * b, axis) / lengths;
 }
 
 Tensor mse_loss(const Ragged& x, const Ragged& target, Reduction reduction, SourceLocation where) {
@@ -115,7 +115,7 @@ Ragged cosine_similarity(const Ragged& a, const Ragged& b, int axis, double eps,
 Tensor cosine_loss(const Tensor& a, const Tensor& b, Reduction reduction, int axis, SourceLocation where) {
   check_pair("cosine_loss", "a", a, "b", b, where);
   check::axis("cosine_loss", axis, a.rank(), where);
-  return reduced(1 - cosine_similarity(a, b, axis), reduction, where);
+  return reduced(1 - cosine_similarity(a, b, axis), reduction);
 }
 Tensor cosine_loss(const Ragged& a, const Ragged& b, Reduction reduction, int axis, SourceLocation where) {
   check::same_lengths("cosine_loss", a, b, where);

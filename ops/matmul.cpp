@@ -243,10 +243,10 @@ Tensor matmul(const Tensor& a, const Tensor& b, SourceLocation where) {
         "matmul: both operands must have at least one axis, got shapes " + a.shape().str() + " and " + b.shape().str(),
         where);
   if (a.rank() == 1) {
-    const Tensor row = matmul(unsqueeze(a, 0, where), b, where);
-    return squeeze(row, b.rank() == 1 ? 0 : -2, where);
+    const Tensor row = matmul(unsqueeze(a, 0), b, where);
+    return squeeze(row, b.rank() == 1 ? 0 : -2);
   }
-  if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1, where), where), -1, where);
+  if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1), where), -1);
   return product(a, b, "matmul", where);
 }
 
@@ -286,7 +286,7 @@ Tensor dot(const Tensor& a, const Tensor& b, SourceLocation where) {
   check::like("dot", "b", b, "a", a, where);
   check::shape("dot", "b", b, a.shape(), where);
   // Not as a product, whose chain of additions would lose the digits of a long sum.
-  return sum(mul(Arg(a, where), Arg(b, where)), Axes(), Keep::no, where);
+  return sum(mul(a, b));
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Epilogue epilogue, SourceLocation where) {

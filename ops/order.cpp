@@ -48,9 +48,7 @@ RaggedSorted sorted_rows(const char* op, const Ragged& x, Order order, SourceLoc
   return {cast(sorted, x.dtype()), which};
 }
 
-Sorted without_axes(const Sorted& one, SourceLocation where) {
-  return {reshape(one.values, {}, where), reshape(one.which, {}, where)};
-}
+Sorted without_axes(const Sorted& one) { return {reshape(one.values, {}), reshape(one.which, {})}; }
 
 RaggedSorted per_row(const Ragged& x, const Sorted& rows) { return {x.with(rows.values), x.with(rows.which)}; }
 
@@ -63,7 +61,7 @@ bool along_rows(const char* op, const Ragged& x, int axis, SourceLocation where)
 
 Sorted sort(const Tensor& x, int axis, Order order, SourceLocation where) {
   check::defined("sort", "x", x, where);
-  if (x.rank() == 0) return without_axes(sort(reshape(x, {1}, where), axis, order, where), where);
+  if (x.rank() == 0) return without_axes(sort(reshape(x, {1}), axis, order, where));
   axis = check::axis("sort", axis, x.rank(), where);
   return first_of("sort", x, x.shape()[axis], axis, order, where);
 }
@@ -77,7 +75,7 @@ RaggedSorted sort(const Ragged& x, int axis, Order order, SourceLocation where) 
 
 Tensor argsort(const Tensor& x, int axis, Order order, SourceLocation where) {
   check::defined("argsort", "x", x, where);
-  if (x.rank() == 0) return reshape(argsort(reshape(x, {1}, where), axis, order, where), {}, where);
+  if (x.rank() == 0) return reshape(argsort(reshape(x, {1}), axis, order, where), {});
   axis = check::axis("argsort", axis, x.rank(), where);
   return untaped([&] { return first_of("argsort", x, x.shape()[axis], axis, order, where).which; });
 }
@@ -94,8 +92,8 @@ Ragged argsort(const Ragged& x, int axis, Order order, SourceLocation where) {
 Sorted topk(const Tensor& x, std::int64_t k, int axis, Order order, SourceLocation where) {
   check::defined("topk", "x", x, where);
   if (x.rank() == 0) {
-    const Sorted found = topk(reshape(x, {1}, where), k, axis, order, where);
-    return k == 1 ? without_axes(found, where) : found;
+    const Sorted found = topk(reshape(x, {1}), k, axis, order, where);
+    return k == 1 ? without_axes(found) : found;
   }
   axis = check::axis("topk", axis, x.rank(), where);
   if (k < 0 || k > x.shape()[axis])
@@ -108,7 +106,7 @@ Sorted topk(const Tensor& x, std::int64_t k, int axis, Order order, SourceLocati
 RaggedSorted topk(const Ragged& x, std::int64_t k, Order order, SourceLocation where) {
   if (k < 0) throw ShapeError("topk: k must be at least 0, got " + std::to_string(k), where);
   const RaggedSorted all = sorted_rows("topk", x, order, where);
-  return {slice(all.values, 0, k, where), slice(all.which, 0, k, where)};
+  return {slice(all.values, 0, k), slice(all.which, 0, k)};
 }
 
 RaggedSorted topk(const Ragged& x, std::int64_t k, int axis, Order order, SourceLocation where) {
@@ -151,7 +149,7 @@ RaggedUnique unique(const Ragged& x, SourceLocation where) {
 
 Unique unique(const Tensor& x, SourceLocation where) {
   check::defined("unique", "x", x, where);
-  const Tensor flat = untaped([&] { return reshape(x, {x.size()}, where); });
+  const Tensor flat = untaped([&] { return reshape(x, {x.size()}); });
   const RaggedUnique found = unique(Ragged::from_lengths(flat, {x.size()}, where), where);
   return {found.values.values(), detail::reshaped(found.inverse.values(), x.shape()), found.counts.values()};
 }
@@ -165,7 +163,7 @@ SortedByLength sort_by_length(const Ragged& x, Order order, SourceLocation where
   });
   for (std::size_t i = 0; i < indices.size(); ++i)
     inverse[static_cast<std::size_t>(indices[i])] = static_cast<std::int64_t>(i);
-  Ragged sorted = take(x, indices, where);
+  Ragged sorted = take(x, indices);
   return {std::move(sorted), std::move(indices), std::move(inverse)};
 }
 

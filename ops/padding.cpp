@@ -1,10 +1,10 @@
 #include "reel/ops/padding.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "reel/core/fits.h"
+#include "reel/core/given_numbers.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
@@ -106,9 +106,8 @@ Tensor pad(const Tensor& x, Widths widths, Scalar value, SourceLocation where) {
   Tensor y = full(shape, value, {.dtype = x.dtype(), .device = x.device()});
   untaped([&] { backend(x.device()).copy(x.array(), inner(y).array()); });
   if (taping() && is_floating(x.dtype())) {
-    // An infinity that was given is no infinity that the op has made (check_finite).
-    const Tensor given = std::isfinite(value.as<double>()) ? Tensor() : full({}, value, {.dtype = x.dtype()});
-    record_op("pad", where, {&x, &given}, y, {}, [inner](Gradients& g) { g.add(0, inner(g.dy())); });
+    const detail::GivenNumbers given(&value, 1);
+    record_op("pad", where, {&x}, y, {}, [inner](Gradients& g) { g.add(0, inner(g.dy())); });
   }
   return y;
 }
@@ -123,9 +122,9 @@ Tensor pad(const Tensor& x, Widths widths, PaddingMode mode, SourceLocation wher
           "pad: axis " + std::to_string(axis) + " must have an element to repeat, got shape " + x.shape().str(), where);
     const Tensor index = empty({before + n + after}, {.dtype = i64});
     write_sources(index.array().as<std::int64_t>(), n, {axis, before, after}, mode, 0, 0);
-    y = index_select(y, axis, detail::transferred(index, x.device()), where);
+    y = index_select(y, axis, detail::transferred(index, x.device()));
   });
-  return y.is(x) ? clone(x, where) : y;
+  return y.is(x) ? clone(x) : y;
 }
 
 Ragged pad(const Ragged& x, Widths widths, Scalar value, SourceLocation where) {

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <string>
 
-#include "reel/core/fits.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
@@ -26,7 +25,6 @@ namespace {
 using detail::as_rows;
 using detail::Gradients;
 using detail::numbers_on;
-using detail::packed;
 using detail::record_op;
 using detail::taping;
 
@@ -91,9 +89,9 @@ constexpr const char* name_of(ReduceOp op) {
 }
 
 // By the order of each sequence's rows: exact, and of few uses. A sequence without rows has what an axis of none has.
-Tensor integer_extremes(ReduceOp op, const Ragged& x, SourceLocation where, Tensor* winners) {
+Tensor integer_extremes(ReduceOp op, const Ragged& x, Tensor* winners) {
   const bool largest = op == ReduceOp::max;
-  const RaggedSorted best = topk(x, 1, largest ? Order::descending : Order::ascending, where);
+  const RaggedSorted best = topk(x, 1, largest ? Order::descending : Order::ascending);
   Shape along = x.values().shape();
   for (int i = 1; i < along.rank(); ++i) along[i] = 1;
   along[0] = x.count();
@@ -103,14 +101,16 @@ Tensor integer_extremes(ReduceOp op, const Ragged& x, SourceLocation where, Tens
                                          }),
                               along) > 0;
   const Tensor none = narrow(x.values(), 0, 0, 0);
-  if (winners != nullptr) *winners = reel::where(some, reduce_first(best.which, where), -1);
-  return reel::where(some, reduce_first(best.values, where), largest ? max(none, 0) : min(none, 0));
+  if (winners != nullptr) *winners = reel::where(some, reduce_first(best.which), -1);
+  return reel::where(some, reduce_first(best.values), largest ? max(none, 0) : min(none, 0));
 }
 
 Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, SourceLocation where, Tensor* winners) {
-  if ((op == ReduceOp::max || op == ReduceOp::min) && x.defined() && !is_floating(x.dtype()))
-    return integer_extremes(op, Ragged(x, offsets), where, winners);
-  check::floating(name_of(op), "x", x, where);
+  const char* const name = winners == nullptr ? name_of(op) : op == ReduceOp::max ? "max_which" : "min_which";
+  check::defined(name, "x", x, where);
+  if ((op == ReduceOp::max || op == ReduceOp::min) && !is_floating(x.dtype()))
+    return integer_extremes(op, Ragged(x, offsets), winners);
+  check::floating(name, "x", x, where);
   Tensor y = empty(with_rows(x.shape(), offsets.count()), like(x));
   const bool adds = op == ReduceOp::sum || op == ReduceOp::mean;
   const Tensor out = as_rows(y);
@@ -121,11 +121,11 @@ Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, Source
                       which.defined() ? &which.array() : nullptr);
   if (winners != nullptr) *winners = detail::reshaped(which, y.shape());
   if (taping() && adds)
-    record_op(name_of(op), where, {&x}, y, {}, [offsets, mean = op == ReduceOp::mean](Gradients& g) {
+    record_op(name, where, {&x}, y, {}, [offsets, mean = op == ReduceOp::mean](Gradients& g) {
       g.add(0, repeated_rows(g.dy(), offsets, mean, SourceLocation{}));
     });
   else if (taping())
-    record_op(name_of(op), where, {&x}, y, {}, [offsets, which](Gradients& g) { select_backward(g, which, offsets); });
+    record_op(name, where, {&x}, y, {}, [offsets, which](Gradients& g) { select_backward(g, which, offsets); });
   return y;
 }
 
@@ -166,45 +166,11 @@ Ragged within_sequences(SoftmaxOp op, const char* name, const Ragged& x, SourceL
   return x.with(std::move(y));
 }
 
-// --- padding ----------------------------------------------------------------------------------------------------------
-
-Tensor unpadded(const Tensor& x, const Offsets& offsets, SourceLocation where);
-
-// [n, length, ...] seen as [n, length, width].
-Tensor as_blocks(const Tensor& x) {
-  std::int64_t width = 1;
-  for (int i = 2; i < x.rank(); ++i) width *= x.shape()[i];
-  return detail::reshaped(packed(x), {x.shape()[0], x.shape()[1], width});
-}
-
-Tensor padded(const Tensor& values, const Offsets& offsets, std::int64_t length, Scalar padding, SourceLocation where) {
-  Shape shape{offsets.count(), length};
-  for (int i = 1; i < values.rank(); ++i) shape.push_back(values.shape()[i]);
-  Tensor y = empty(shape, like(values));
-  backend(y.device()).segment_pad(as_rows(values).array(), offsets.segments(y.device()), padding, as_blocks(y).array());
-  if (taping() && is_floating(values.dtype()))
-    record_op("to_padded", where, {&values}, y, {},
-              [offsets](Gradients& g) { g.add(0, unpadded(g.dy(), offsets, SourceLocation{})); });
-  return y;
-}
-
-Tensor unpadded(const Tensor& x, const Offsets& offsets, SourceLocation where) {
-  Shape shape{offsets.total()};
-  for (int i = 2; i < x.rank(); ++i) shape.push_back(x.shape()[i]);
-  Tensor y = empty(shape, like(x));
-  backend(y.device()).segment_unpad(as_blocks(x).array(), offsets.segments(y.device()), as_rows(y).array());
-  if (taping() && is_floating(x.dtype()))
-    record_op("from_padded", where, {&x}, y, {}, [offsets, length = x.shape()[1]](Gradients& g) {
-      g.add(0, padded(g.dy(), offsets, length, 0, SourceLocation{}));
-    });
-  return y;
-}
-
 }  // namespace
 
 Tensor sum(const Ragged& x, SourceLocation where) {
   check::defined("sum", "x", x.values(), where);
-  if (!is_floating(x.dtype())) return reduce_last(cumsum(x, {}, where), where);
+  if (!is_floating(x.dtype())) return reduce_last(cumsum(x, {}));
   return reduced_rows(ReduceOp::sum, x.values(), x.offsets(), where);
 }
 Tensor mean(const Ragged& x, SourceLocation where) {
@@ -248,56 +214,6 @@ Ragged repeat_rows(const Tensor& x, const Offsets& offsets, SourceLocation where
                          " sequences, got shape " + x.shape().str(),
                      where);
   return Ragged(repeated("repeat_rows", x, offsets, where), offsets, where);
-}
-
-Ragged Ragged::from_list(const Tensors& sequences, SourceLocation where) {
-  if (sequences.empty()) throw ShapeError("Ragged::from_list: at least one sequence is needed, got none", where);
-  std::vector<std::int64_t> lengths;
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    check::defined("Ragged::from_list", "each sequence", sequences[i], where);
-    if (sequences[i].rank() < 1)
-      throw ShapeError("Ragged::from_list: sequences must have shape [length, ...], got a tensor without axes", where);
-    lengths.push_back(sequences[i].shape()[0]);
-  }
-  return Ragged(detail::concatenated("Ragged::from_list", sequences, 0, where), Offsets(lengths, where), where);
-}
-
-Tensor Ragged::operator[](detail::Index index) const {
-  check::defined("Ragged[]", "the Ragged", values_, index.where);
-  std::int64_t i = index.value;
-  if (i < -count() || i >= count()) detail::refuse_index("Ragged[]", "sequence", -count(), count(), i, index.where);
-  if (i < 0) i += count();
-  return narrow(values_, 0, offsets_.span()[static_cast<std::size_t>(i)], length(i), index.where);
-}
-
-Tensors to_list(const Ragged& x, SourceLocation where) {
-  check::defined("to_list", "x", x.values(), where);
-  Tensors list;
-  for (std::int64_t i = 0; i < x.count(); ++i)
-    list.push_back(narrow(x.values(), 0, x.offsets().span()[static_cast<std::size_t>(i)], x.length(i), where));
-  return list;
-}
-
-Tensor to_padded(const Ragged& x, Scalar padding, SourceLocation where) {
-  check::defined("to_padded", "x", x.values(), where);
-  if (x.values().rank() == kMaxRank) throw ShapeError("to_padded: values must have fewer than 8 axes", where);
-  detail::check_fits("to_padded", padding, x.dtype(), where);
-  return padded(x.values(), x.offsets(), x.offsets().max_length(), padding, where);
-}
-
-Ragged from_padded(const Tensor& x, std::span<const std::int64_t> lengths, SourceLocation where) {
-  check::defined("from_padded", "x", x, where);
-  Offsets offsets(lengths, where);
-  if (x.rank() < 2 || x.shape()[0] != offsets.count() || offsets.max_length() > x.shape()[1])
-    throw ShapeError("from_padded: x must have shape [" + std::to_string(offsets.count()) + ", at least " +
-                         std::to_string(offsets.max_length()) + ", ...] for these lengths, got " + x.shape().str(),
-                     where);
-  Tensor values = unpadded(x, offsets, where);
-  return Ragged(std::move(values), std::move(offsets), where);
-}
-
-Ragged from_padded(const Tensor& x, std::initializer_list<std::int64_t> lengths, SourceLocation where) {
-  return from_padded(x, std::span(lengths.begin(), lengths.size()), where);
 }
 
 namespace detail {

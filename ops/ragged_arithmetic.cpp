@@ -35,12 +35,12 @@ Tensor beside(const char* op, const Ragged& x, int rank, const Tensor& other, So
 }
 
 // Values with axes of size 1 behind the rows', so that rows of lower rank broadcast by their own axes.
-Tensor of_rank(const Tensor& values, int rank, SourceLocation where) {
+Tensor of_rank(const Tensor& values, int rank) {
   if (values.rank() == rank) return values;
   Shape shape{values.shape()[0]};
   while (shape.rank() < rank - values.rank() + 1) shape.push_back(1);
   for (int i = 1; i < values.rank(); ++i) shape.push_back(values.shape()[i]);
-  return reshape(values, shape, where);
+  return reshape(values, shape);
 }
 
 using Binary = Tensor (*)(const Arg&, const Arg&);
@@ -58,7 +58,7 @@ Ragged both(const char* op, Binary f, const Ragged& a, const Ragged& b, SourceLo
   for (const Ragged* x : {&a, &b}) check::defined(op, "each operand", x->values(), where);
   check_offsets(op, a, b, where);
   const int rank = std::max(a.values().rank(), b.values().rank());
-  const Tensor left = of_rank(a.values(), rank, where), right = of_rank(b.values(), rank, where);
+  const Tensor left = of_rank(a.values(), rank), right = of_rank(b.values(), rank);
   return a.with(f(Arg(left, where), Arg(right, where)));
 }
 Ragged left(const char* op, Binary f, const Ragged& a, const Arg& b) {
@@ -121,7 +121,7 @@ Ragged broadcast(const char* op, TernaryFunction f, const RaggedOperand& a, cons
     rank = std::max(rank, x->ragged().values().rank());
   }
   const auto tensor = [&](const RaggedOperand& x) {
-    if (x.is_ragged()) return of_rank(x.ragged().values(), rank, where);
+    if (x.is_ragged()) return of_rank(x.ragged().values(), rank);
     return x.arg().is_tensor() ? beside(op, *rows, rank, x.arg().tensor(), where) : Tensor();
   };
   const Tensor tensors[] = {tensor(a), tensor(b), tensor(c)};

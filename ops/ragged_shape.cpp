@@ -116,7 +116,7 @@ Ragged triu(const Ragged& x, std::int64_t diagonal, SourceLocation where) {
 Ragged flip(const Ragged& x, const Axes& axes, SourceLocation where) {
   check::defined("flip", "x", x.values(), where);
   const std::uint32_t mask = axes.mask("flip", x.values().rank(), where);
-  Ragged y = (mask & 1) != 0 ? reverse(x, where) : x;
+  Ragged y = (mask & 1) != 0 ? reverse(x) : x;
   for (int axis = 1; axis < x.values().rank(); ++axis)
     if ((mask >> axis & 1) != 0) y = y.with(flip(y.values(), axis, where), where);
   return y;
@@ -135,7 +135,7 @@ Ragged roll(const Ragged& x, std::int64_t shift, int axis, SourceLocation where)
       }
     });
   };
-  return x.with(detail::permuted_rows(x.values(), order(-1), order(1), where), where);
+  return x.with(detail::permuted_rows(x.values(), order(-1), order(1)), where);
 }
 
 Ragged tile(const Ragged& x, const Shape& repeats, SourceLocation where) {
@@ -150,8 +150,8 @@ Ragged tile(const Ragged& x, const Shape& repeats, SourceLocation where) {
   of_rows[0] = 1;
   const Ragged y = x.with(tile(x.values(), of_rows, where), where);
   const std::int64_t copies = times("tile", repeats[0], where);
-  if (copies == 0) return slice(y, 0, 0, where);
-  return copies == 1 ? y : concatenate(std::vector<Ragged>(static_cast<std::size_t>(copies), y), 0, where);
+  if (copies == 0) return slice(y, 0, 0);
+  return copies == 1 ? y : concatenate(std::vector<Ragged>(static_cast<std::size_t>(copies), y), 0);
 }
 
 Ragged slice_batch(const Ragged& x, std::int64_t begin, std::int64_t end, SourceLocation where) {
@@ -165,8 +165,7 @@ Ragged slice_batch(const Ragged& x, std::int64_t begin, std::int64_t end, Source
       x.offsets().span().subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin) + 1);
   detail::HostList<std::int64_t> lengths(end - begin);
   for (std::size_t i = 1; i < offsets.size(); ++i) lengths.push_back(offsets[i] - offsets[i - 1]);
-  return Ragged::from_lengths(narrow(x.values(), 0, offsets.front(), offsets.back() - offsets.front(), where), lengths,
-                              where);
+  return Ragged::from_lengths(narrow(x.values(), 0, offsets.front(), offsets.back() - offsets.front()), lengths, where);
 }
 
 Ragged repeat_interleave(const Ragged& x, std::int64_t repeats, int axis, SourceLocation where) {

@@ -66,8 +66,8 @@ Tensor triangle(const char* op, const Tensor& x, std::int64_t diagonal, bool low
   const TensorOptions options{.dtype = i64, .device = x.device()};
   const Tensor row = unsqueeze(arange(x.size(-2), options), 1), col = arange(x.size(-1), options);
   const Tensor kept = lower ? col - row <= diagonal : col - row >= diagonal;
-  if (x.dtype() == bool8) return logical_and(kept, x, location);  // beside a number they would become integers
-  return where(kept, Arg(x, location), 0);
+  if (x.dtype() == bool8) return logical_and(kept, x);  // beside a number they would become integers
+  return where(kept, x, 0);
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ Tensors split(const Tensor& x, const std::vector<std::int64_t>& sizes, int axis,
   Tensors parts;
   std::int64_t begin = 0;
   for (const std::int64_t size : sizes) {
-    parts.push_back(narrow(x, axis, begin, size, where));
+    parts.push_back(narrow(x, axis, begin, size));
     begin += size;
   }
   return parts;
@@ -100,9 +100,9 @@ Tensor roll(const Tensor& x, std::int64_t shift, int axis, SourceLocation where)
   check::defined("roll", "x", x, where);
   axis = check::axis("roll", axis, x.rank(), where);
   const std::int64_t n = x.shape()[axis];
-  if (n == 0) return clone(x, where);
+  if (n == 0) return clone(x);
   const std::int64_t last = ((shift % n) + n) % n;
-  return concatenate({narrow(x, axis, n - last, last, where), narrow(x, axis, 0, n - last, where)}, axis, where);
+  return concatenate({narrow(x, axis, n - last, last), narrow(x, axis, 0, n - last)}, axis);
 }
 
 Tensor tile(const Tensor& x, const Shape& repeats, SourceLocation where) {

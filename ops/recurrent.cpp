@@ -39,12 +39,8 @@ void check_weights(const Pass& pass, const Tensor& x, const RecurrentWeights& w,
 // The sequences' order by length and its inverse; undefined where they are in order.
 struct Order {
   Tensor sorted, original;
-  Tensor sort(const Tensor& x, SourceLocation where) const {
-    return sorted.defined() ? detail::permuted_rows(x, sorted, original, where) : x;
-  }
-  Tensor restore(const Tensor& x, SourceLocation where) const {
-    return sorted.defined() ? detail::permuted_rows(x, original, sorted, where) : x;
-  }
+  Tensor sort(const Tensor& x) const { return sorted.defined() ? detail::permuted_rows(x, sorted, original) : x; }
+  Tensor restore(const Tensor& x) const { return sorted.defined() ? detail::permuted_rows(x, original, sorted) : x; }
 };
 
 // All layers over rows in order of steps.
@@ -75,7 +71,7 @@ RecurrentResult<Tensor> layers(Pass pass, Tensor x, std::int64_t n, const Order&
 
   const Tensor zero = zeros({n, hidden}, {.dtype = x.dtype(), .device = x.device()});
   const auto start = [&](const Tensor& all, std::int64_t k) {
-    return all.defined() ? order.sort(select(all, 0, k, where), where) : zero;
+    return all.defined() ? order.sort(select(all, 0, k)) : zero;
   };
   Tensors h, c, sides;
   for (std::int64_t k = 0; k < count; ++k) {
@@ -85,17 +81,16 @@ RecurrentResult<Tensor> layers(Pass pass, Tensor x, std::int64_t n, const Order&
                                                {x, w.weight_ih, w.weight_hh, w.bias_ih, w.bias_hh, start(options.h0, k),
                                                 pass.is_lstm() ? start(options.c0, k) : Tensor()},
                                                where);
-    h.push_back(order.restore(out.h, where));
-    if (pass.is_lstm()) c.push_back(order.restore(out.c, where));
+    h.push_back(order.restore(out.h));
+    if (pass.is_lstm()) c.push_back(order.restore(out.c));
     sides.push_back(out.y);
     if (k % directions != directions - 1) continue;
-    x = directions == 1 ? out.y : concatenate(sides, 1, where);
+    x = directions == 1 ? out.y : concatenate(sides, 1);
     sides = {};
   }
   const auto all = [&](const Tensors& states_of_layers) {
     // Without steps they are the states at the start, which are the caller's.
-    return count == 1 && pass.steps.total() > 0 ? reshape(states_of_layers[0], states, where)
-                                                : stack(states_of_layers, 0, where);
+    return count == 1 && pass.steps.total() > 0 ? reshape(states_of_layers[0], states) : stack(states_of_layers, 0);
   };
   return {x, all(h), pass.is_lstm() ? all(c) : Tensor()};
 }
@@ -111,13 +106,13 @@ RecurrentResult<Tensor> over_batch(CellOp op, const Tensor& x, const std::vector
   Pass pass{op, false, {}};
   check::floating(pass.name(), "x", x, where);
   check::rank(pass.name(), "x", x, 3, options.batch_first ? "[n, steps, in]" : "[steps, n, in]", where);
-  const Tensor by_step = options.batch_first ? transpose(x, 0, 1, where) : x;
+  const Tensor by_step = options.batch_first ? transpose(x, 0, 1) : x;
   const std::int64_t steps = by_step.shape()[0], n = by_step.shape()[1];
   pass.steps = offsets_of(steps, [&](std::int64_t* lengths) { std::fill_n(lengths, steps, n); });
   RecurrentResult<Tensor> result =
-      layers(pass, reshape(by_step, {steps * n, x.shape()[2]}, where), n, {}, weights, options, where);
-  const Tensor y = reshape(result.y, {steps, n, result.y.shape()[1]}, where);
-  result.y = options.batch_first ? transpose(y, 0, 1, where) : y;
+      layers(pass, reshape(by_step, {steps * n, x.shape()[2]}), n, {}, weights, options, where);
+  const Tensor y = reshape(result.y, {steps, n, result.y.shape()[1]});
+  result.y = options.batch_first ? transpose(y, 0, 1) : y;
   return result;
 }
 
@@ -154,9 +149,8 @@ RecurrentResult<Ragged> over_sequences(CellOp op, const Ragged& x, const std::ve
     return Order{detail::transferred(list, x.device()), detail::transferred(inverse(list), x.device())};
   };
   const Order by_row = on_device(rows), by_sequence = on_device(order);
-  RecurrentResult<Tensor> result =
-      layers(pass, by_row.sort(x.values(), where), n, by_sequence, weights, options, where);
-  return {x.with(by_row.restore(result.y, where)), result.h, result.c};
+  RecurrentResult<Tensor> result = layers(pass, by_row.sort(x.values()), n, by_sequence, weights, options, where);
+  return {x.with(by_row.restore(result.y)), result.h, result.c};
 }
 
 CellOp rnn_of(Nonlinearity nonlinearity) {

@@ -146,8 +146,8 @@ void check_not_empty(const char* name, const Tensor& x, int axis, SourceLocation
 Winners winners_of(const char* name, ReduceOp op, const Tensor& x, int axis, Keep keep, SourceLocation where) {
   check::defined(name, "x", x, where);
   if (x.rank() == 0) {
-    const Winners one = winners_of(name, op, reshape(x, {1}, where), axis, keep, where);
-    return {reshape(one.y, {}, where), reshape(one.which, {}, where)};
+    const Winners one = winners_of(name, op, reshape(x, {1}), axis, keep, where);
+    return {reshape(one.y, {}), reshape(one.which, {})};
   }
   check_not_empty(name, x, axis, where);
   Winners winners;
@@ -176,7 +176,7 @@ Winners winners_of(ReduceOp op, const Ragged& x, SourceLocation where) {
 
 Tensor position(const char* name, ReduceOp op, const Ragged& x, SourceLocation where) {
   check::defined(name, "x", x.values(), where);
-  return untaped([&] { return winners_of(op, x, where).which; });
+  return untaped([&] { return winners_of(op, x, SourceLocation{}).which; });
 }
 
 Tensor extremum(const char* name, ReduceOp op, const Ragged& x, SourceLocation where) {

@@ -123,20 +123,19 @@ void check_factor(const Tensor& x, const Tensor& factor, SourceLocation where) {
 
 Tensor cumsum(const Tensor& x, int axis, ScanOptions options, SourceLocation where) {
   check::defined("cumsum", "x", x, where);
-  if (x.rank() == 0) return reshape(cumsum(reshape(x, {1}, where), axis, options, where), {}, where);
+  if (x.rank() == 0) return reshape(cumsum(reshape(x, {1}), axis, options, where), {});
   const Lines lines = along("cumsum", x, axis, where);
   return sums(countable(x), lines, options, where);
 }
 Tensor cumprod(const Tensor& x, int axis, ScanOptions options, SourceLocation where) {
   check::defined("cumprod", "x", x, where);
-  if (x.rank() == 0) return reshape(cumprod(reshape(x, {1}, where), axis, options, where), {}, where);
+  if (x.rank() == 0) return reshape(cumprod(reshape(x, {1}), axis, options, where), {});
   const Lines lines = along("cumprod", x, axis, where);
   return products(countable(x), lines, options, where);
 }
 Tensor linear_scan(const Tensor& x, const Tensor& factor, int axis, ScanOptions options, SourceLocation where) {
   check_factor(x, factor, where);
-  if (x.rank() == 0)
-    return reshape(linear_scan(reshape(x, {1}, where), reshape(factor, {1}, where), axis, options, where), {}, where);
+  if (x.rank() == 0) return reshape(linear_scan(reshape(x, {1}), reshape(factor, {1}), axis, options, where), {});
   const Lines lines = along("linear_scan", x, axis, where);
   return recurrence(x, factor, lines, options, where);
 }

@@ -70,7 +70,7 @@ Tensor one_of_each(const char* op, const Ragged& x, bool last, SourceLocation wh
     });
     Shape row = x.values().shape();
     row[0] = 1;
-    return embedding(concatenate({x.values(), zeros(row, like(x.values()))}, 0, where), rows, where);
+    return embedding(concatenate({x.values(), zeros(row, like(x.values()))}, 0), rows);
   }
   std::int64_t found = 0;
   const Tensor lengths = detail::numbers_on(Device::cpu(), x.count(), [&](std::int64_t* numbers) {
@@ -80,22 +80,22 @@ Tensor one_of_each(const char* op, const Ragged& x, bool last, SourceLocation wh
     for (std::size_t i = 0; i + 1 < offsets.size(); ++i)
       if (offsets[i] < offsets[i + 1]) *numbers++ = last ? offsets[i + 1] - 1 : offsets[i];
   });
-  const Tensor each = embedding(x.values(), rows, where);
-  return found == x.count() ? each : sum(Ragged(each, Offsets(lengths.data<std::int64_t>())), where);
+  const Tensor each = embedding(x.values(), rows);
+  return found == x.count() ? each : sum(Ragged(each, Offsets(lengths.data<std::int64_t>())));
 }
 
 }  // namespace
 
 namespace detail {
 
-Tensor permuted_rows(const Tensor& x, const Tensor& order, const Tensor& inverse, SourceLocation where) {
+Tensor permuted_rows(const Tensor& x, const Tensor& order, const Tensor& inverse) {
   const std::int64_t rows = x.shape()[0];
   const Shape matrix{rows, rows == 0 ? 0 : x.size() / rows};
   Tensor y = empty(x.shape(), like(x));
   backend(x.device()).take_rows(reshaped(packed(x), matrix).array(), order.array(), reshaped(y, matrix).array());
   if (taping() && is_floating(x.dtype()))
-    record_op("permuted_rows", where, {&x}, y, {&order, &inverse},
-              [order, inverse](Gradients& g) { g.add(0, permuted_rows(g.dy(), inverse, order, SourceLocation{})); });
+    record_op("permuted_rows", SourceLocation{}, {&x}, y, {&order, &inverse},
+              [order, inverse](Gradients& g) { g.add(0, permuted_rows(g.dy(), inverse, order)); });
   return y;
 }
 
@@ -121,7 +121,7 @@ Ragged reverse(const Ragged& x, SourceLocation where) {
     for (std::size_t i = 0; i + 1 < offsets.size(); ++i)
       for (std::int64_t row = offsets[i + 1]; row-- > offsets[i];) *numbers++ = row;
   });
-  return x.with(detail::permuted_rows(x.values(), order, order, where));
+  return x.with(detail::permuted_rows(x.values(), order, order));
 }
 
 Ragged positions(const Ragged& x, SourceLocation where) {
@@ -158,7 +158,7 @@ Ragged position_encoding(const Ragged& x, double base, SourceLocation where) {
   check_matrix("position_encoding", x, where);
   const Tensor table =
       position_encoding(x.offsets().max_length(), x.values().shape()[1], like(x.values()), base, where);
-  return embedding(table, positions(x, where), where);
+  return embedding(table, positions(x));
 }
 
 }  // namespace reel

@@ -41,7 +41,7 @@ Tensor numbers_on(Device device, std::int64_t count, F&& fill) {
 
 /// y[i] = x[order[i]] for a permutation `order` of the rows of x [n, ...] and its inverse, both i64 [n] on x's device.
 /// Recorded.
-Tensor permuted_rows(const Tensor& x, const Tensor& order, const Tensor& inverse, SourceLocation where);
+Tensor permuted_rows(const Tensor& x, const Tensor& order, const Tensor& inverse);
 }  // namespace detail
 
 }  // namespace reel

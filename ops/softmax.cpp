@@ -41,7 +41,7 @@ void check_temperature(const char* name, const Tensor& x, double temperature, So
 
 Tensor over_axis(SoftmaxOp op, const char* name, const Tensor& x, int axis, double temperature, SourceLocation where) {
   check_temperature(name, x, temperature, where);
-  if (x.rank() == 0) return reshape(over_axis(op, name, reshape(x, {1}, where), axis, temperature, where), {}, where);
+  if (x.rank() == 0) return reshape(over_axis(op, name, reshape(x, {1}), axis, temperature, where), {});
   axis = check::axis(name, axis, x.rank(), where);
   Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   backend(x.device()).softmax(op, detail::packed(x).array(), axis, temperature, y.array());
@@ -79,12 +79,12 @@ Shape without(const Shape& shape, int axis) {
 }
 
 // Scores or soft labels as [rows, classes].
-Tensor in_rows(const Tensor& x, int axis, SourceLocation where) {
+Tensor in_rows(const Tensor& x, int axis) {
   Shape order;
   for (int i = 0; i < x.rank(); ++i)
     if (i != axis) order.push_back(i);
   order.push_back(axis);
-  return reshape(permute(x, order, where), {without(x.shape(), axis).size(), x.shape()[axis]}, where);
+  return reshape(permute(x, order), {without(x.shape(), axis).size(), x.shape()[axis]});
 }
 
 // A loss of scores [n, classes, ...] or [classes] by that of [rows, classes], loss(scores, target).
@@ -94,9 +94,8 @@ Tensor by_rows(const char* op, const Tensor& scores, int axis, const Tensor& tar
   const bool soft = is_floating(target.dtype());
   const Shape rest = without(scores.shape(), axis);
   check::shape(op, "target", target, soft ? scores.shape() : rest, where);
-  const Tensor y =
-      loss(in_rows(scores, axis, where), soft ? in_rows(target, axis, where) : reshape(target, {rest.size()}, where));
-  return reduction == Reduction::none ? reshape(y, rest, where) : y;
+  const Tensor y = loss(in_rows(scores, axis), soft ? in_rows(target, axis) : reshape(target, {rest.size()}));
+  return reduction == Reduction::none ? reshape(y, rest) : y;
 }
 
 void check_classes(const char* op, const Ragged& scores, SourceLocation where) {
@@ -158,10 +157,9 @@ struct ClassWeights {
 };
 
 // A mean counts each row that is not ignored with its target's weight.
-Tensor reduced(const Tensor& loss, Reduction reduction, const Targets& targets, const ClassWeights& weights,
-               SourceLocation where) {
+Tensor reduced(const Tensor& loss, Reduction reduction, const Targets& targets, const ClassWeights& weights) {
   if (reduction == Reduction::none) return loss;
-  const Tensor total = sum(loss, {}, Keep::no, where);
+  const Tensor total = sum(loss);
   if (reduction == Reduction::sum) return total;
   return total / untaped([&] { return sum(weights.times(targets.counted, targets)); });
 }
@@ -177,7 +175,7 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const Clas
   const Tensor some = untaped([&] { return cast(wanted != 0, logits.dtype()); });
   const Tensor loss = weights.sum(wanted * detail::relu_mask(neg(log_softmax(logits, 1)), some));
   if (options.reduction == Reduction::none) return loss;
-  return options.reduction == Reduction::sum ? sum(loss, {}, Keep::no, where) : mean(loss, {}, Keep::no, where);
+  return options.reduction == Reduction::sum ? sum(loss) : mean(loss);
 }
 
 // The rows' losses [rows], or the mean of those that are not ignored.
@@ -256,7 +254,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
   const Tensor classes = checked_classes("cross_entropy", target, options.ignore, "logits", logits, where);
   if (!weights.weight.defined() && smoothing == 0) {
     const Tensor loss = row_losses(logits, classes, options.ignore, options.reduction == Reduction::mean, where);
-    return options.reduction == Reduction::sum ? sum(loss, {}, Keep::no, where) : loss;
+    return options.reduction == Reduction::sum ? sum(loss) : loss;
   }
   const Targets targets(classes, options.ignore, logits.dtype());
   Tensor loss = weights.times(row_losses(logits, classes, options.ignore, false, where), targets);
@@ -265,7 +263,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
     loss = (1 - smoothing) * loss +
            smoothing / static_cast<double>(logits.shape()[1]) * detail::relu_mask(spread, targets.counted);
   }
-  return reduced(loss, options.reduction, targets, weights, where);
+  return reduced(loss, options.reduction, targets, weights);
 }
 
 Tensor nll_loss(const Tensor& log_p, const Tensor& target, const NllOptions& options, SourceLocation where) {
@@ -282,7 +280,7 @@ Tensor nll_loss(const Tensor& log_p, const Tensor& target, const NllOptions& opt
       untaped([&] { return targets.index_or_0() + classes * arange(rows, {.dtype = i64, .device = log_p.device()}); });
   const Tensor picked = embedding(reshape(log_p, {rows * classes}), place);
   const Tensor loss = weights.times(detail::relu_mask(neg(picked), targets.counted), targets);
-  return reduced(loss, options.reduction, targets, weights, where);
+  return reduced(loss, options.reduction, targets, weights);
 }
 
 Tensor cross_entropy(const Ragged& logits, const Tensor& target, const CrossEntropyOptions& options,

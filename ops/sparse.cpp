@@ -113,9 +113,9 @@ Tensor sums_of(const char* op, const Tensor& table, const Tensor& weight, const 
     width *= table.shape()[i];
     lead.push_back(table.shape()[i]);
   }
-  const Tensor matrix = table.rank() == 2 ? table : reshape(table, {table.shape()[0], width}, where);
+  const Tensor matrix = table.rank() == 2 ? table : reshape(table, {table.shape()[0], width});
   const Tensor y = summed(op, matrix, weight, sums, where);
-  return y.shape() == lead ? y : reshape(y, lead, where);
+  return y.shape() == lead ? y : reshape(y, lead);
 }
 
 // What a user calls the two factors.
@@ -166,7 +166,7 @@ Ragged gather_add(const Tensor& table, const Ragged& index, SourceLocation where
 Tensor embedding_bag(const Tensor& table, const Ragged& index, Bag bag, SourceLocation where) {
   if (bag != Bag::max) return bags(kBag, table, index, nullptr, bag, where);
   check_table("embedding_bag", "table", table, where);
-  return max(embedding(table, index, where), where);
+  return max(embedding(table, index));
 }
 
 Tensor embedding_bag(const Tensor& table, const Ragged& index, const Ragged& weights, Bag bag, SourceLocation where) {

@@ -63,9 +63,9 @@ Tensor variance(const char* op, const Tensor& x, const Axes& axes, double correc
   double n = 1;
   for (int i = 0; i < x.rank(); ++i)
     if ((mask >> i & 1) != 0) n *= static_cast<double>(x.shape()[i]);
-  const Tensor off = x - mean(x, axes, Keep::yes, where);
+  const Tensor off = x - mean(x, axes, Keep::yes);
   const Tensor sums = untaped([&] { return sum(off, axes, keep); });
-  return around_mean(sum(square(off), axes, keep, where), sums, std::max(1.0, n)) / std::max(0.0, n - correction);
+  return around_mean(sum(square(off), axes, keep), sums, std::max(1.0, n)) / std::max(0.0, n - correction);
 }
 
 // Per sequence; one without rows has 0 / 1.
@@ -82,9 +82,9 @@ Tensor variance(const char* op, const Ragged& x, double correction, SourceLocati
   const auto per_sequence = [&](const std::vector<double>& numbers) {
     return detail::transferred(detail::copied(from_vector(numbers, shape), x.dtype()), x.device());
   };
-  const Ragged off = x - mean(x, where);
+  const Ragged off = x - mean(x);
   const Tensor sums = untaped([&] { return sum(off); });
-  return around_mean(sum(square(off, where), where), sums, per_sequence(counts)) / per_sequence(divisors);
+  return around_mean(sum(square(off)), sums, per_sequence(counts)) / per_sequence(divisors);
 }
 
 }  // namespace
@@ -107,12 +107,12 @@ Tensor stddev(const Ragged& x, VarianceOptions options, SourceLocation where) {
 Tensor norm(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::floating("norm", "x", x, where);
   axes.mask("norm", x.rank(), where);
-  return root(sum(square(x), axes, keep, where));
+  return root(sum(square(x), axes, keep));
 }
 
 Tensor norm(const Ragged& x, SourceLocation where) {
   check::floating("norm", "x", x.values(), where);
-  return root(sum(square(x), where));
+  return root(sum(square(x)));
 }
 
 Tensor logsumexp(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
@@ -143,23 +143,23 @@ Tensor logsumexp(const Ragged& x, SourceLocation where) {
 Tensor any(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::defined("any", "x", x, where);
   axes.mask("any", x.rank(), where);
-  return max(cast(x, bool8), axes, keep, where);
+  return max(cast(x, bool8), axes, keep);
 }
 
 Tensor all(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::defined("all", "x", x, where);
   axes.mask("all", x.rank(), where);
-  return min(cast(x, bool8), axes, keep, where);
+  return min(cast(x, bool8), axes, keep);
 }
 
 // Counted in f32, where a number of ones is never 0.
 Tensor any(const Ragged& x, SourceLocation where) {
   check::defined("any", "x", x.values(), where);
-  return sum(cast(x != 0, f32), where) > 0;
+  return sum(cast(x != 0, f32)) > 0;
 }
 Tensor all(const Ragged& x, SourceLocation where) {
   check::defined("all", "x", x.values(), where);
-  return sum(cast(x == 0, f32), where) == 0;
+  return sum(cast(x == 0, f32)) == 0;
 }
 
 Ragged any(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {

@@ -52,8 +52,8 @@ Tensor parameter(const char* name, const Arg& x) {
 }
 
 // A number goes where x is.
-Tensor beside(const Tensor& parameter, const Tensor& x, SourceLocation where) {
-  return parameter.rank() == 0 && x.defined() ? to(parameter, x.device(), where) : parameter;
+Tensor beside(const Tensor& parameter, const Tensor& x) {
+  return parameter.rank() == 0 ? to(parameter, x.device()) : parameter;
 }
 
 }  // namespace
@@ -70,17 +70,17 @@ Tensor Exp::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
 Affine::Affine(const Arg& loc_, const Arg& scale_) : loc(parameter("loc", loc_)), scale(parameter("scale", scale_)) {}
 
 Tensor Affine::forward(const Tensor& x, SourceLocation where) const {
-  const Tensor shift = beside(loc, x, where), factor = beside(scale, x, where);
-  return add(Arg(shift, where), Arg(mul(Arg(factor, where), Arg(x, where)), where));
+  check::defined("Affine", "x", x, where);
+  return beside(loc, x) + beside(scale, x) * x;
 }
 Tensor Affine::inverse(const Tensor& y, SourceLocation where) const {
-  const Tensor shift = beside(loc, y, where), factor = beside(scale, y, where);
-  return div(Arg(sub(Arg(y, where), Arg(shift, where)), where), Arg(factor, where));
+  check::defined("Affine", "y", y, where);
+  return (y - beside(loc, y)) / beside(scale, y);
 }
 Tensor Affine::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
   check::floating("Affine", "x", x, where);
   const Shape shape = check::broadcast("Affine", x.shape(), loc.shape(), where);
-  return add(Arg(log(abs(beside(scale, x, where))), where), Arg(zeros(shape, options_of(x)), where));
+  return log(abs(beside(scale, x))) + zeros(shape, options_of(x));
 }
 
 Interval::Interval(double low_, double high_, SourceLocation where) : low(low_), high(high_) {
@@ -90,7 +90,10 @@ Interval::Interval(double low_, double high_, SourceLocation where) : low(low_),
         where);
 }
 
-Tensor Interval::forward(const Tensor& x, SourceLocation where) const { return low + (high - low) * sigmoid(x, where); }
+Tensor Interval::forward(const Tensor& x, SourceLocation where) const {
+  check::floating("Interval", "x", x, where);
+  return low + (high - low) * sigmoid(x);
+}
 Tensor Interval::inverse(const Tensor& y, SourceLocation where) const {
   check::floating("Interval", "y", y, where);
   return logit((y - low) / (high - low));

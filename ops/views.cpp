@@ -33,6 +33,17 @@ Tensor part_of(const Tensor& x, const Part& part) {
   return detail::view(x, offset, shape, strides);
 }
 
+Tensor without_axis(const Tensor& x, int axis) {
+  Shape shape;
+  std::int64_t strides[kMaxRank];
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i == axis) continue;
+    strides[shape.rank()] = x.stride(i);
+    shape.push_back(x.shape()[i]);
+  }
+  return detail::view(x, 0, shape, strides);
+}
+
 Tensor sliced(const char* op, const Tensor& x, const Part& part, SourceLocation where);
 
 // Zeros of the whole shape with dy in its part: the adjoint of slicing, recorded.
@@ -47,19 +58,21 @@ Tensor spread(const Tensor& dy, const Part& part) {
   return dx;
 }
 
+// Adds dy to a part, seen as dy's shape: many slices of one tensor write into one gradient, each its part.
+template <class Seen>
+void add_to_part(Gradients& g, const Part& part, Seen seen) {
+  const auto [dx, fresh] = g.destination(0);
+  Ops& ops = backend(dx.device());
+  if (fresh) ops.fill(dx.array(), 0);
+  ops.accumulate(g.dy().array(), seen(part_of(dx, part)).array());
+}
+
 Tensor sliced(const char* op, const Tensor& x, const Part& part, SourceLocation where) {
   Tensor y = part_of(x, part);
   if (taping())
     record_op(op, where, {&x}, y, {}, [part](Gradients& g) {
-      if (g.recording()) {
-        g.add(0, spread(g.dy(), part));
-        return;
-      }
-      // Many slices of one tensor write into one gradient, each its part.
-      const auto [dx, fresh] = g.destination(0);
-      Ops& ops = backend(dx.device());
-      if (fresh) ops.fill(dx.array(), 0);
-      ops.accumulate(g.dy().array(), part_of(dx, part).array());
+      if (g.recording()) g.add(0, spread(g.dy(), part));
+      else add_to_part(g, part, [](const Tensor& place) { return place; });
     });
   return y;
 }
@@ -120,7 +133,7 @@ Tensor reshape(const Tensor& x, const Shape& shape, SourceLocation where) {
 
 Tensor flatten(const Tensor& x, int first, int last, SourceLocation where) {
   check::defined("flatten", "x", x, where);
-  if (x.rank() == 0) return reshape(x, {1}, where);
+  if (x.rank() == 0) return reshape(x, {1});
   first = check::axis("flatten", first, x.rank(), where);
   last = check::axis("flatten", last, x.rank(), where);
   if (first > last)
@@ -132,7 +145,7 @@ Tensor flatten(const Tensor& x, int first, int last, SourceLocation where) {
   for (int i = first; i <= last; ++i) merged = check::times("flatten", merged, x.shape()[i], where);
   shape.push_back(merged);
   for (int i = last + 1; i < x.rank(); ++i) shape.push_back(x.shape()[i]);
-  return reshape(x, shape, where);
+  return reshape(x, shape);
 }
 
 Tensor transpose(const Tensor& x, int a, int b, SourceLocation where) {
@@ -141,7 +154,7 @@ Tensor transpose(const Tensor& x, int a, int b, SourceLocation where) {
   b = check::axis("transpose", b, x.rank(), where);
   Shape order;
   for (int i = 0; i < x.rank(); ++i) order.push_back(i == a ? b : i == b ? a : i);
-  return permute(x, order, where);
+  return permute(x, order);
 }
 
 Tensor permute(const Tensor& x, const Shape& order, SourceLocation where) {
@@ -189,14 +202,7 @@ Tensor squeeze(const Tensor& x, int axis, SourceLocation where) {
   if (x.shape()[axis] != 1)
     throw ShapeError("squeeze: axis " + std::to_string(axis) + " must have size 1, got shape " + x.shape().str(),
                      where);
-  Shape shape;
-  std::int64_t strides[kMaxRank];
-  for (int i = 0; i < x.rank(); ++i) {
-    if (i == axis) continue;
-    strides[shape.rank()] = x.stride(i);
-    shape.push_back(x.shape()[i]);
-  }
-  Tensor y = detail::view(x, 0, shape, strides);
+  Tensor y = without_axis(x, axis);
   if (taping()) record_op("squeeze", where, {&x}, y, {}, [axis](Gradients& g) { g.add(0, unsqueeze(g.dy(), axis)); });
   return y;
 }
@@ -262,7 +268,14 @@ Tensor selected(const char* op, const Tensor& x, int axis, std::int64_t index, S
     throw IndexError(std::string(op) + ": index must be in [-" + std::to_string(size) + ", " + std::to_string(size) +
                          ")" + axis_text(axis) + ", got " + std::to_string(index) + " for shape " + x.shape().str(),
                      where);
-  return squeeze(narrow(x, axis, index < 0 ? index + size : index, 1, where), axis, where);
+  const Part part{x.shape(), axis, index < 0 ? index + size : index, 1, 1};
+  Tensor y = without_axis(part_of(x, part), axis);
+  if (taping())
+    record_op(op, where, {&x}, y, {}, [part](Gradients& g) {
+      if (g.recording()) g.add(0, spread(unsqueeze(g.dy(), part.axis), part));
+      else add_to_part(g, part, [&](const Tensor& place) { return without_axis(place, part.axis); });
+    });
+  return y;
 }
 
 }  // namespace

@@ -123,6 +123,13 @@ TEST(Print, LargeTensorsShowTheirEdgesAlongEachAxis) {
   EXPECT_NE(three.find("599]]\n\n ...\n\n [[1400"), std::string::npos) << three;
 }
 
+TEST(Print, GoesToTheStandardOutput) {
+  testing::internal::CaptureStdout();
+  print(tensor({1, 2.5}));
+  print(Ragged::from_lengths(tensor({1, 2, 3}), {2, 1}));
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "[1.  2.5]\nRagged[[1. 2.],\n       [3.]]\n");
+}
+
 TEST(Print, EmptyTensorsAndViews) {
   EXPECT_EQ(to_string(zeros({2, 0})), "[]");
   EXPECT_EQ(to_string(transpose(reshape(arange(4), {2, 2}), 0, 1)), "[[0 2]\n [1 3]]");

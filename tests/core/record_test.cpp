@@ -172,5 +172,19 @@ TEST(Record, ManyInputsAndOutputs) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(g[static_cast<std::size_t>(i)].item(), i == 3 ? 2 : i == 19 ? 8 : 0) << i;
 }
 
+// A callback for one gradient would get that of the first output alone, and lose the others without a word.
+TEST(Record, SeveralOutputsNeedACallbackThatTakesTheirGradients) {
+  const Tensor x = ones({2});
+  Tape tape;
+  tape.watch(x);
+  const Tensors ys = untaped([&] { return Tensors{x + 1, x * 2}; });
+  EXPECT_THROW_WITH(record("two", {x}, ys, [](const Tensor& dy) { return dy; }), Error,
+                    "two: record of 2 outputs needs a callback that takes their gradients, const Tensors& dys",
+                    "record_test.cpp:");
+  EXPECT_THROW_WITH(record("two", {x}, ys, [](const Tensor& dy, Needed) { return Tensors{dy}; }), Error, "two: record");
+  record("two", {x}, ys, [](const Tensors& dys) { return dys[0] + dys[1] * 2; });
+  EXPECT_EQ(tape.gradient(sum(ys[0] + ys[1]), {x})[0].to_vector<float>(), (std::vector<float>{3, 3}));
+}
+
 }  // namespace
 }  // namespace reel

@@ -6,6 +6,7 @@
 #include <numbers>
 #include <sstream>
 
+#include "reel/core/device.h"
 #include "reel/core/error.h"
 #include "reel/core/parameter.h"
 #include "reel/core/tape.h"
@@ -22,6 +23,7 @@
 #include "reel/ops/softmax.h"
 #include "reel/ops/unary.h"
 #include "reel/tests/cuda_on_cpu/schedule.h"
+#include "reel/tests/error_of.h"
 #include "reel/tests/expect.h"
 
 namespace reel {
@@ -62,7 +64,7 @@ TEST(ChecksOnCuda, CompareBackendsNamesAResultThatCameBack) {
   EXPECT_NE(report.worst.find("must be on cuda:0, got cpu"), std::string::npos) << report;
 }
 
-// --- check_finite: nothing waits for the GPU but the end of a sweep ---------------------------------------------------------
+// --- check_finite: nothing waits for the GPU but who does anyway -----------------------------------------------
 
 TEST(CheckFiniteOnCuda, AStepWithoutOneWaitsOnce) {
   const Tensor x = full({40}, 0.5, kOnGpu);
@@ -114,16 +116,115 @@ TEST(CheckFiniteOnCuda, AnInfinityThatWasGivenMayPassAndWhatFollowsIsFound) {
   EXPECT_THROW_WITH(strict.gradient(q, {x}), Error, "log: the result must be finite", "got nan");
 }
 
-TEST(CheckFiniteOnCuda, NothingStaysWhenTheTapeEnds) {
+// log(0), and the line that says so, on a strict tape that f is given too.
+template <class F>
+std::string log_of_zero(std::string& line, F f) {
+  const Tensor x = full({3}, 0, kOnGpu);
+  return error_of([&] {
+    Tape strict{{.check_finite = true}};
+    strict.watch(x);
+    line = "checks_test.cpp:" + std::to_string(__LINE__ + 1) + ")";
+    const Tensor y = log(x);
+    f(y);
+  });
+}
+
+TEST(CheckFiniteOnCuda, WithoutASweepItIsToldWhereTheProgramWaits) {
+  std::string line;
+  int reached = 0;
+  const auto expect_told = [&](const std::string& text) {
+    EXPECT_EQ(missing_words(text, {"log: the result must be finite", "got -inf at index [0] of [3]", line.c_str()}), "")
+        << text;
+  };
+  expect_told(log_of_zero(line, [&](const Tensor& y) {
+    (y + 1).to_vector<double>();
+    ++reached;
+  }));
+  expect_told(log_of_zero(line, [&](const Tensor& y) {
+    sum(y).item();
+    ++reached;
+  }));
+  expect_told(log_of_zero(line, [&](const Tensor&) {
+    synchronize(Device::cuda());
+    ++reached;
+  }));
+  expect_told(log_of_zero(line, [&](const Tensor& y) {
+    to(y, Device::cpu());
+    ++reached;
+  }));
+  EXPECT_EQ(reached, 0);
+  expect_told(log_of_zero(line, [&](const Tensor&) { ++reached; }));  // where the tape ends
+  EXPECT_EQ(reached, 1);
+}
+
+TEST(CheckFiniteOnCuda, WithoutASweepAStepWaitsOnceMore) {
+  const Tensor x = full({40}, 0.5, kOnGpu);
+  const std::int64_t before = cuda_on_cpu::waits();
+  {
+    Tape strict{{.check_finite = true}};
+    strict.watch(x);
+    for (int i = 0; i < 10; ++i) exp(x * 2);
+  }
+  EXPECT_EQ(cuda_on_cpu::waits(), before + cuda_on_cpu::kCountsWaits);
+}
+
+TEST(CheckFiniteOnCuda, NothingIsToldTwiceOrStaysForTheNextTape) {
   const Tensor x = full({3}, 0, kOnGpu);
   {
     Tape strict{{.check_finite = true}};
     strict.watch(x);
-    log(x);
+    const Tensor y = log(x);
+    EXPECT_THROW_WITH(y.to_vector<double>(), Error, "log: the result must be finite");
+    EXPECT_EQ(y.to_vector<double>()[0], -INFINITY);
   }
+  // While another exception passes the tape ends in silence.
+  EXPECT_THROW_WITH(
+      [&] {
+        Tape strict{{.check_finite = true}};
+        strict.watch(x);
+        log(x);
+        throw Error("another");
+      }(),
+      Error, "another");
   Tape strict{{.check_finite = true}};
   strict.watch(x);
   EXPECT_EQ(strict.gradient(sum(x * 3), {x})[0].to_vector<double>()[0], 3);
+}
+
+TEST(CheckFiniteOnCuda, AnInnerTapeLeavesItToTheOneOutside) {
+  const Tensor x = full({3}, 0, kOnGpu);
+  int reached = 0;
+  const std::string text = error_of([&] {
+    Tape strict{{.check_finite = true}};
+    strict.watch(x);
+    {
+      Tape inner;
+      log(x);
+    }
+    ++reached;
+  });
+  EXPECT_EQ(reached, 1);
+  EXPECT_EQ(text.rfind("log: the result must be finite", 0), 0u) << text;
+}
+
+TEST(CheckFiniteOnCuda, ACallbackThatWaitsIsNotBlamedForTheForward) {
+  const Tensor x = full({3}, 0, kOnGpu);
+  Tape strict{{.check_finite = true}};
+  strict.watch(x);
+  const Tensor y = record("looks", {x}, untaped([&] { return x + 1; }), [](const Tensor& dy) {
+    dy.to_vector<double>();
+    return dy;
+  });
+  const std::string text = error_of([&] { strict.gradient(sum(log(y - 1)), {x}); });
+  EXPECT_EQ(text.rfind("log: the result must be finite", 0), 0u) << text;
+}
+
+TEST(CheckFiniteOnCuda, AnInfinityGivenAsANumberMayPass) {
+  const Tensor x = full({3}, 1, kOnGpu);
+  Tape strict{{.check_finite = true}};
+  strict.watch(x);
+  EXPECT_EQ((x + (-INFINITY)).to_vector<double>()[0], -INFINITY);
+  EXPECT_THROW_WITH((x / 0).to_vector<double>(), Error, "div: the result must be finite", "the number 0");
 }
 
 TEST(ArithmeticOnCuda, ANumberInATensorOnTheCpuGoesWhereTheOtherOperandIs) {

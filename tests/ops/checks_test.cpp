@@ -185,7 +185,21 @@ TEST(Gradcheck, TellsAJump) {
 TEST(Gradcheck, FindsAFunctionThatIsNone) {
   const GradcheckReport report = gradcheck([](const Tensor& x) { return dropout(x, 0.5); }, {ones({20}, kDouble)});
   EXPECT_FALSE(report);
-  expect_words(report, {"f gives other results when it is called again"});
+  EXPECT_EQ(
+      text_of(report),
+      "gradcheck failed: f gives other results when it is called again with the same inputs, and has no derivative");
+}
+
+TEST(Gradcheck, TellsWhereAFunctionIsNotFinite) {
+  const auto f = [](const Tensor& x) { return log(x); };
+  expect_words(gradcheck(f, {vector({-1, 2})}), {"failed: 2 of 2", "f itself is not finite at these inputs"});
+}
+
+TEST(Gradcheck, AGradientThatIsMissingIsZeroTimesAsMuch) {
+  for (const double factor : {1.0, -1.0}) {  // of one the difference is negative
+    const auto f = [factor](const Tensor& x) { return factor * stop_gradient(x); };
+    expect_words(gradcheck(f, {vector({2})}), {", 0 times as much"});
+  }
 }
 
 TEST(Gradcheck, AGradientOfTheWrongShapeThrows) {

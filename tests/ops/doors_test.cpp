@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cctype>
+#include <cmath>
+#include <set>
+#include <utility>
+
 #include "reel/core/error.h"
 #include "reel/core/memory.h"
 #include "reel/core/node_list.h"
@@ -113,6 +118,64 @@ TEST_P(Doors, OutOfMemoryNamesTheUsersLine) {
       EXPECT_TRUE(names_user(text)) << text;
       EXPECT_EQ(text.find("stale"), std::string::npos) << text;
     }
+  }
+}
+
+// What a tape with check_finite tells, "" if nothing.
+std::string told_by_strict_tape(const OpCase& row, const Tensors& in) {
+  Tape strict{{.check_finite = true}};
+  for (const int i : row.differentiable) strict.watch(in[static_cast<std::size_t>(i)]);
+  try {
+    row.call(in);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// "student_t" is StudentT, "poisson_distribution" Poisson, "affine_transform" Affine.
+std::string plain(std::string name) {
+  for (const char* kind : {"_distribution", "_transform"})
+    if (name.ends_with(kind)) name.erase(name.size() - std::string(kind).size());
+  std::string letters;
+  for (const char c : name)
+    if (c != '_') letters += static_cast<char>(std::tolower(c));
+  return letters;
+}
+
+// Rows that themselves call another op before or behind the one that they are about.
+const std::set<std::pair<std::string, std::string>> kCalledByTheRow = {
+    {"pow", "neg"},
+    {"to", "mul"},
+    {"cross_entropy", "reshape"},
+    {"nll_loss", "reshape"},
+    {"squeeze", "slice"},
+    {"expand", "unsqueeze"},
+    {"relu_k", "mul"},
+    {"cholesky", "transpose"},
+    {"conv2d_relu", "WriteOnce"},
+    {"concatenate", "slice"},
+    {"concatenate_batches", "slice"},
+    {"lkj_cholesky", "CorrelationCholesky"},
+    {"where", "greater"},
+};
+
+TEST_P(Doors, CheckFiniteNamesTheOpThatWasCalled) {
+  if (row().order == 0) return;
+  const std::string op = row().name.substr(0, row().name.find('/'));
+  const Tensors in = inputs(Size::small);
+  for (const int i : row().differentiable) {
+    Tensors some = in;
+    Tensor& x = some[static_cast<std::size_t>(i)];
+    x = full_like(x, NAN);
+    run_something_else();
+    const std::string text = told_by_strict_tape(row(), some);
+    if (text.find("must be finite") == text.npos) continue;  // passed over, or refused by the op itself
+    const std::string told = text.substr(0, text.find(':'));
+    if (kCalledByTheRow.count({op, told}) == 0) {
+      EXPECT_EQ(plain(told), plain(op)) << "input " << i << ": " << text;
+    }
+    EXPECT_TRUE(names_user(text)) << text;
   }
 }
 

@@ -76,8 +76,16 @@ TEST(Hessian, NeedsOneElement) {
   const auto f = [](const Tensor& t) { return t * t; };
   EXPECT_THROW_WITH(hessian(f, x), ShapeError, "hessian: f must give one element", "[2]", "jacobian_test.cpp");
   EXPECT_THROW_WITH(hessian_vector_product(f, x, x), ShapeError, "hessian_vector_product: f must give one element");
+}
+
+TEST(Hessian, ProductNeedsAVectorLikeTheInput) {
+  const Tensor x = vector({1, 2});
   const auto g = [](const Tensor& t) { return sum(t * t); };
-  EXPECT_THROW_WITH(hessian_vector_product(g, x, vector({1})), ShapeError, "y's shape [2], got [1]");
+  const auto linear = [](const Tensor& t) { return sum(t); };  // whose second derivative asks nothing of v
+  EXPECT_THROW_WITH(hessian_vector_product(g, x, vector({1})), ShapeError,
+                    "hessian_vector_product: v must have shape [2], got [1]", "jacobian_test.cpp");
+  EXPECT_THROW_WITH(hessian_vector_product(linear, x, vector({1})), ShapeError, "v must have shape [2], got [1]");
+  EXPECT_THROW_WITH(hessian_vector_product(linear, x, ones({2})), DTypeError, "v must be f64 like x, got f32");
 }
 
 // d^n/dx^n exp(2 x) = 2^n exp(2 x), by n nested tapes.
