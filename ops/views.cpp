@@ -57,9 +57,8 @@ Tensor sliced(const char* op, const Tensor& x, const Part& part, SourceLocation 
       }
       // Many slices of one tensor write into one gradient, each its part.
       const auto [dx, fresh] = g.destination(0);
-      Ops& ops = backend(dx.device());
-      if (fresh) ops.fill(dx.array(), 0);
-      ops.accumulate(g.dy().array(), part_of(dx, part).array());
+      if (fresh) backend(dx.device()).fill(dx.array(), 0);
+      detail::accumulate(g.dy(), part_of(dx, part));
     });
   return y;
 }
