@@ -5,6 +5,7 @@
 #include "reel/core/device.h"
 #include "reel/core/dtype.h"
 #include "reel/core/error.h"
+#include "reel/core/half.h"
 #include "reel/core/memory.h"
 #include "reel/core/parallel.h"
 #include "reel/core/parameter.h"

@@ -4,15 +4,18 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "reel/core/half.h"
 #include "reel/core/macros.h"
 
 namespace reel {
 
 /// The element types of a Tensor.
-enum class DType : std::uint8_t { f32, f64, i32, i64, u8, bool8 };
+enum class DType : std::uint8_t { f32, f64, bf16, f16, i32, i64, u8, bool8 };
 
 inline constexpr DType f32 = DType::f32;
 inline constexpr DType f64 = DType::f64;
+inline constexpr DType bf16 = DType::bf16;
+inline constexpr DType f16 = DType::f16;
 inline constexpr DType i32 = DType::i32;
 inline constexpr DType i64 = DType::i64;
 inline constexpr DType u8 = DType::u8;
@@ -20,15 +23,19 @@ inline constexpr DType bool8 = DType::bool8;
 
 /// Bytes of one element.
 REEL_INLINE constexpr std::size_t size_of(DType dtype) {
-  constexpr std::uint64_t sizes = 0x01'01'08'04'08'04;  // a byte for each; a shift is less than a table in memory
+  constexpr std::uint64_t sizes = 0x01'01'08'04'02'02'08'04;  // a byte for each; a shift is less than a table in memory
   return sizes >> (8 * static_cast<int>(dtype)) & 0xff;
 }
 
-REEL_INLINE constexpr bool is_floating(DType dtype) { return dtype <= DType::f64; }
+/// Numbers with fractions, which have gradients.
+REEL_INLINE constexpr bool is_floating(DType dtype) { return dtype <= DType::f16; }
+
+/// bf16 or f16: moved, converted and multiplied (matmul, linear), but not computed with otherwise.
+REEL_INLINE constexpr bool is_half(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
 /// "f32", "i64", ...
 REEL_INLINE constexpr const char* name_of(DType dtype) {
-  constexpr const char* names[] = {"f32", "f64", "i32", "i64", "u8", "bool8"};
+  constexpr const char* names[] = {"f32", "f64", "bf16", "f16", "i32", "i64", "u8", "bool8"};
   return names[static_cast<int>(dtype)];
 }
 
@@ -42,6 +49,14 @@ struct DTypeOf<float> {
 template <>
 struct DTypeOf<double> {
   static constexpr DType value = DType::f64;
+};
+template <>
+struct DTypeOf<bfloat16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct DTypeOf<float16> {
+  static constexpr DType value = DType::f16;
 };
 template <>
 struct DTypeOf<std::int32_t> {
@@ -63,6 +78,9 @@ template <>
 struct DTypeOf<bool> {
   static constexpr DType value = DType::bool8;
 };
+
+/// Throws DTypeError for the op that runs: it has no kernels for bf16 and f16.
+[[noreturn]] REEL_API void refuse_half(DType dtype);
 }  // namespace detail
 
 /// The DType of the C++ type T.
@@ -84,7 +102,7 @@ struct Scalar {
 
   template <class T>
   REEL_INLINE constexpr T as() const {
-    if constexpr (dtype_of<T> == DType::f32 || dtype_of<T> == DType::f64) return static_cast<T>(real);
+    if constexpr (is_floating(dtype_of<T>)) return static_cast<T>(real);
     return integral ? static_cast<T>(integer) : static_cast<T>(real);
   }
 };

@@ -160,8 +160,9 @@ Unread& unread() {
 }  // namespace
 
 void check_finite(Computed computed) {
+  if (!computed.x.defined() || !is_floating(computed.x.dtype()) || computed.x.size() == 0) return;
+  if (is_half(computed.x.dtype())) computed.x = copied(computed.x, f32);
   const Tensor& x = computed.x;
-  if (!x.defined() || !is_floating(x.dtype()) || x.size() == 0) return;
   if (!x.device().is_cpu()) unread().add(std::move(computed));
   else if (!is_finite_on_host(x)) judge(computed);
 }

@@ -13,7 +13,8 @@
 ///
 /// Unless an entry says otherwise: arrays are of one floating dtype and live on this backend's device; outputs are
 /// contiguous and overlap no input, except that an elementwise output may be exactly one of the inputs; inputs may have any
-/// strides where "strided" is written and are contiguous elsewhere; sizes may be 0.
+/// strides where "strided" is written and are contiguous elsewhere; sizes may be 0. bf16 and f16 are for gemm and for what
+/// moves or converts elements: a kernel that would compute with them refuses (detail::refuse_half).
 namespace reel {
 
 enum class ReduceOp : std::uint8_t { sum, mean, max, min, prod };
@@ -38,7 +39,8 @@ struct Operand {
 
 /// c = epilogue(a b + bias) (+ c), row-major, for each of `batch` matrices.
 /// Every element of c is one fma chain over k = 0, 1, ..., K-1 starting from 0 (from c when `accumulate`), so that it does
-/// not depend on m, on the batch or on the number of threads. K = 0 gives 0 (+ bias).
+/// not depend on m, on the batch or on the number of threads. K = 0 gives 0 (+ bias). bf16 and f16 are added up in f32, c and
+/// bias included, and rounded once.
 struct Gemm {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   DType dtype = DType::f32;
@@ -143,7 +145,8 @@ class REEL_API Ops {
 
   /// y = value, any dtype; y strided.
   virtual void fill(const Array& y, Scalar value) = 0;
-  /// y = x, same shape, any two dtypes (to integers truncates, to bool8 is x != 0); both strided.
+  /// y = x, same shape, any two dtypes (to integers truncates, to bool8 is x != 0, to fractions rounds once: but i64 to bf16
+  /// and f16 by way of f64); both strided.
   virtual void copy(const Array& x, const Array& y) = 0;
   /// y[i] = start + i step; any dtype but bool8.
   virtual void arange(const Array& y, Scalar start, Scalar step) = 0;

@@ -157,8 +157,9 @@ Tensor take_spare(FlatBuffer& home) {
 
 Parameter::Parameter(const Tensor& initial, std::string name, SourceLocation where) {
   if (!initial.defined()) throw Error("Parameter: the initial value must be defined", where);
-  if (!is_floating(initial.dtype()))
-    throw DTypeError(std::string("Parameter: the initial value must be f32 or f64, got ") + name_of(initial.dtype()),
+  if (!is_floating(initial.dtype()) || is_half(initial.dtype()))
+    throw DTypeError(std::string("Parameter: the initial value must be f32 or f64, got ") + name_of(initial.dtype()) +
+                         (is_half(initial.dtype()) ? "; keep it in f32 and cast it where it is multiplied" : ""),
                      where);
   detail::now_running("Parameter", where);
   state_ = std::make_shared<detail::ParameterState>(detail::copied(initial, initial.dtype()));

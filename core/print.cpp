@@ -73,6 +73,18 @@ std::string shortest(double value, DType dtype, std::chars_format format) {
   return {text, end.ptr};
 }
 
+// The number of fewest digits that is the same bf16 or f16; of other types the number itself.
+double in_few_digits(double value, DType dtype) {
+  if (!is_half(dtype) || !std::isfinite(value)) return value;
+  const auto bits = [=](double x) { return dtype == bf16 ? bfloat16(x).bits : float16(x).bits; };
+  for (int digits = 0;; ++digits) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.*e", digits, value);
+    const double rounded = std::strtod(text, nullptr);
+    if (bits(rounded) == bits(value)) return rounded;
+  }
+}
+
 // A number in parts: "-12." "5" "", or "-1." "25" "e+10".
 struct Parts {
   std::string whole, fraction, exponent;
@@ -100,11 +112,12 @@ const char* not_finite(double value) { return std::isnan(value) ? "nan" : value 
 
 // Whether exponents are shown, as numpy decides it: in the arithmetic of the type.
 bool is_scientific(double smallest, double largest, DType dtype) {
-  if (dtype != f32) return largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1000;
+  if (dtype == f64) return largest >= 1e8 || smallest < 1e-4 || largest / smallest > 1000;
   return largest >= 1e6 || smallest < 1e-4F || static_cast<float>(largest) / static_cast<float>(smallest) > 1000;
 }
 
-Texts formatted(const std::vector<double>& values, DType dtype) {
+Texts formatted(std::vector<double> values, DType dtype) {
+  for (double& value : values) value = in_few_digits(value, dtype);
   double largest = 0, smallest = INFINITY;
   for (const double value : values) {
     const double size = std::abs(value);
@@ -141,8 +154,9 @@ Texts formatted(const std::vector<double>& values, DType dtype) {
 // A number that stands alone shows all its digits, as Python's floats do.
 std::string scalar_text(double value, DType dtype) {
   if (!std::isfinite(value)) return not_finite(value);
+  value = in_few_digits(value, dtype);
   const double size = std::abs(value);
-  if (size != 0 && (size < 1e-4 || size >= (dtype == f32 ? 1e6 : 1e16)))
+  if (size != 0 && (size < 1e-4 || size >= (dtype == f64 ? 1e16 : 1e6)))
     return shortest(value, dtype, std::chars_format::scientific);
   const std::string text = shortest(value, dtype, std::chars_format::fixed);
   return text.find('.') == std::string::npos ? text + ".0" : text;

@@ -38,6 +38,11 @@ class RunningScope {
 };
 
 Tensor sum_of(const Tensor& a, const Tensor& b) {
+  if (is_half(a.dtype())) {
+    const Tensor sum = copied(a, a.dtype());
+    accumulate(b, sum);
+    return sum;
+  }
   Tensor sum = empty_like(a);
   backend(a.device()).binary(BinaryOp::add, {.array = &a.array()}, {.array = &b.array()}, sum.array());
   return sum;
@@ -252,7 +257,7 @@ void Sweep::refuse_gradient(const SlotInfo& required, int input, const Tensor& d
 
 void Sweep::accumulate(Tensor& sum, const Tensor& dx) {
   if (thread_tape.recording) sum = recorded_sum(sum, dx);
-  else if (sole_owner(sum)) backend(sum.device()).accumulate(dx.array(), sum.array());
+  else if (sole_owner(sum)) detail::accumulate(dx, sum);
   else sum = sum_of(sum, dx);
 }
 

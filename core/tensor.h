@@ -251,6 +251,8 @@ REEL_API bool sole_owner(const Tensor& x);
 REEL_API void overwrite(const char* op, Tensor& x, const Tensor& source, SourceLocation where);
 /// Elementwise copy to a new contiguous tensor of the given dtype, on the same device; unrecorded.
 REEL_API Tensor copied(const Tensor& x, DType dtype);
+/// y += x, in f32 where they are bf16 or f16, with one rounding; unrecorded, and no write that is counted.
+REEL_API void accumulate(const Tensor& x, const Tensor& y);
 /// On another device; unrecorded.
 REEL_API Tensor transferred(const Tensor& x, Device device);
 }  // namespace detail

@@ -11,8 +11,9 @@ using Json = nlohmann::json;
 
 constexpr const char* kMetadataKey = "__metadata__";
 
-constexpr std::pair<const char*, DType> kDTypes[] = {{"F32", DType::f32}, {"F64", DType::f64}, {"I32", DType::i32},
-                                                     {"I64", DType::i64}, {"U8", DType::u8},   {"BOOL", DType::bool8}};
+constexpr std::pair<const char*, DType> kDTypes[] = {{"F32", DType::f32}, {"F64", DType::f64},   {"BF16", DType::bf16},
+                                                     {"F16", DType::f16}, {"I32", DType::i32},   {"I64", DType::i64},
+                                                     {"U8", DType::u8},   {"BOOL", DType::bool8}};
 
 const char* dtype_text(DType dtype) {
   for (const auto& [text, known] : kDTypes)
@@ -83,7 +84,8 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       entry().dtype = dtype;
       return next(Expect::field);
     }
-    return refuse_because("dtype of " + tensor() + " needs to be F32, F64, I32, I64, U8 or BOOL, got " + shown(text));
+    return refuse_because("dtype of " + tensor() + " needs to be F32, F64, BF16, F16, I32, I64, U8 or BOOL, got " +
+                          shown(text));
   }
 
   bool number_unsigned(std::uint64_t value) override {

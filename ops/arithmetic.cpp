@@ -266,8 +266,10 @@ Tensor compare(BinaryOp op, const char* name, const Arg& a, const Arg& b) {
   if (travels(a, b) || travels(b, a)) [[unlikely]]
     return on_one_device(a, b, [&](const Arg& x, const Arg& y) { return compare(op, name, x, y); });
   check_operands(name, a, b, where);
-  const Tensor y = with_common(a, b, compared(a, b),
-                               [&](const Arg& x, const Arg& y) { return computed(op, name, x, y, true, where); });
+  const Tensor y = with_common(a, b, compared(a, b), [&](const Arg& x, const Arg& y) {
+    detail::now_running(name, where);  // no longer a cast
+    return computed(op, name, x, y, true, where);
+  });
   detail::ran(name, where, {&(a.is_tensor() ? a : b).tensor()}, y);
   return y;
 }
@@ -312,6 +314,7 @@ Tensor greater_equal(const Arg& a, const Arg& b) { return compare(BinaryOp::grea
 namespace detail {
 
 Tensor relu_mask(const Tensor& dy, const Tensor& y) {
+  if (is_half(y.dtype())) return cast(relu_mask(cast(dy, f32), cast(y, f32)), y.dtype());
   Tensor dx = empty_like(y);
   const Tensor spread = dy.shape() == y.shape() ? dy : broadcast_view(dy, y.shape());
   backend(y.device()).binary(BinaryOp::relu_mask, {.array = &spread.array()}, {.array = &y.array()}, dx.array());
@@ -328,7 +331,8 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   std::uint32_t axes = 0;
   for (int i = 0; i < x.rank(); ++i)
     if (i < lead || (shape[i - lead] == 1 && x.shape()[i] != 1)) axes |= 1u << i;
-  Tensor y = sum_over(x, axes);
+  const bool wide = is_half(x.dtype()) && axes != 0;  // summed in f32
+  Tensor y = wide ? cast(sum_over(cast(x, f32), axes), x.dtype()) : sum_over(x, axes);
   return y.shape() == shape ? y : reshape(y, shape);
 }
 

@@ -20,8 +20,16 @@ void defined(const char* op, const char* name, const Tensor& x, SourceLocation w
 
 void floating(const char* op, const char* name, const Tensor& x, SourceLocation where) {
   defined(op, name, x, where);
+  if (!is_floating(x.dtype()) || is_half(x.dtype()))
+    throw DTypeError(prefix(op, name) + " must be f32 or f64, got " + name_of(x.dtype()) +
+                         (is_half(x.dtype()) ? "; cast to f32 first" : ""),
+                     where);
+}
+
+void floating_or_half(const char* op, const char* name, const Tensor& x, SourceLocation where) {
+  defined(op, name, x, where);
   if (!is_floating(x.dtype()))
-    throw DTypeError(prefix(op, name) + " must be f32 or f64, got " + name_of(x.dtype()), where);
+    throw DTypeError(prefix(op, name) + " must be f32, f64, bf16 or f16, got " + name_of(x.dtype()), where);
 }
 
 void index(const char* op, const char* name, const Tensor& x, SourceLocation where) {

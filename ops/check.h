@@ -17,6 +17,8 @@ namespace reel::check {
 void defined(const char* op, const char* name, const Tensor& x, SourceLocation where);
 /// DTypeError unless x is f32 or f64.
 void floating(const char* op, const char* name, const Tensor& x, SourceLocation where);
+/// DTypeError unless x is f32, f64, bf16 or f16: for products.
+void floating_or_half(const char* op, const char* name, const Tensor& x, SourceLocation where);
 /// DTypeError unless x is i32 or i64.
 void index(const char* op, const char* name, const Tensor& x, SourceLocation where);
 /// DTypeError, DeviceError unless x agrees with y.

@@ -40,7 +40,7 @@ PhiloxState place(Generator* generator, std::int64_t count, DType dtype) {
 
 Tensor random(const char* op, RandomOp kind, const Shape& shape, Generator* generator, TensorOptions options,
               SourceLocation where) {
-  if (!is_floating(options.dtype))
+  if (!is_floating(options.dtype) || is_half(options.dtype))
     throw DTypeError(std::string(op) + ": the dtype must be f32 or f64, got " + name_of(options.dtype), where);
   Tensor y = new_tensor(op, shape, options, where);
   backend(y.device()).random(kind, y.array(), place(generator, y.size(), y.dtype()));
@@ -125,7 +125,7 @@ Ragged full_like(const Ragged& x, Scalar value, SourceLocation where) {
 }
 
 Tensor linspace(double start, double end, std::int64_t count, TensorOptions options, SourceLocation where) {
-  if (!is_floating(options.dtype))
+  if (!is_floating(options.dtype) || is_half(options.dtype))
     throw DTypeError(std::string("linspace: the dtype must be f32 or f64, got ") + name_of(options.dtype), where);
   if (!std::isfinite(start) || !std::isfinite(end))
     throw Error("linspace: start and end must be finite, got " + std::to_string(start) + " and " + std::to_string(end),

@@ -82,6 +82,7 @@ CustomCall custom_call(const CustomOpState& op, std::span<const CustomArgument> 
           joined({op.name, ": ", name, " must be on ", call.device.name(), " like input 0, got ", x.device().name()}),
           where);
     if (is_floating(x.dtype())) {
+      check::floating(op.name, name.c_str(), x, where);  // neither bf16 nor f16
       if (real_known && x.dtype() != call.real)
         throw DTypeError(joined({op.name, ": ", name, " must be ", name_of(call.real),
                                  " like the floating inputs before it, got ", name_of(x.dtype())}),

@@ -66,6 +66,7 @@ Tensor choose(const Tensor& condition, const Arg& a, const Arg& b, SourceLocatio
   const Tensor left = side(a, dtype, condition.device()), right = side(b, dtype, condition.device());
   if (!is_floating(dtype)) return choose_integers(detail::broadcast_view(condition, shape), left, right);
   const Tensor mask = detail::broadcast_view(untaped([&] { return cast(condition, dtype); }), shape);
+  detail::now_running("where", location);  // no longer a cast
   return relu_mask(left, mask) + relu_mask(right, complement(mask));
 }
 

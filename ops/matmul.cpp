@@ -224,8 +224,8 @@ void linear_backward(Gradients& g, const Tensor& rows, const Tensor& weight, con
     const Tensor dx = matmul(dz, weight);
     g.add(0, g.has_shape(0, dx.shape()) ? dx : reshape(dx, g.shape(0)));
   }
-  if (g.recording()) {
-    if (g.needs(2)) g.add(2, sum(dz, 0));
+  if (g.recording() || is_half(dz.dtype())) {
+    if (g.needs(2)) g.add(2, detail::sum_to(dz, {dz.shape()[1]}));
     if (g.needs(1)) g.add(1, matmul(transpose(dz), rows));
   } else {
     if (g.needs(2)) bias_gradient(dz, g.destination(2));
@@ -236,7 +236,7 @@ void linear_backward(Gradients& g, const Tensor& rows, const Tensor& weight, con
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b, SourceLocation where) {
-  check::floating("matmul", "a", a, where);
+  check::floating_or_half("matmul", "a", a, where);
   check::like("matmul", "b", b, "a", a, where);
   if (a.rank() == 0 || b.rank() == 0)
     throw ShapeError(
@@ -265,7 +265,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options, SourceLoc
 Ragged matmul(const Ragged& a, const Tensor& b, SourceLocation where) {
   check::defined("matmul", "b", b, where);
   if (b.rank() < 3) return a.with(matmul(a.values(), b, where));
-  check::floating("matmul", "a", a.values(), where);
+  check::floating_or_half("matmul", "a", a.values(), where);
   check::like("matmul", "b", b, "a", a.values(), where);
   check::rank("matmul", "the values of a", a.values(), 2, "[total, k]", where);
   const std::int64_t k = a.values().shape()[1];
@@ -290,7 +290,7 @@ Tensor dot(const Tensor& a, const Tensor& b, SourceLocation where) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Epilogue epilogue, SourceLocation where) {
-  check::floating("linear", "x", x, where);
+  check::floating_or_half("linear", "x", x, where);
   check::rank("linear", "weight", weight, 2, "[out, in]", where);
   check::like("linear", "weight", weight, "x", x, where);
   const std::int64_t out = weight.shape()[0], in = weight.shape()[1];

@@ -12,6 +12,7 @@ int kind(DType dtype) { return is_floating(dtype) ? 2 : dtype == bool8 ? 0 : 1; 
 
 DType wider(DType a, DType b) {
   if (kind(a) != kind(b)) return kind(a) > kind(b) ? a : b;
+  if (is_half(a) && is_half(b) && a != b) return f32;  // neither holds the other
   return size_of(a) >= size_of(b) ? a : b;
 }
 

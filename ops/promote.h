@@ -1,7 +1,7 @@
 #pragma once
 
 // Private to ops/: which dtype comes of which, as in PyTorch. Floating comes over integer over bool8; of one kind the wider
-// wins, u8 < i32 < i64 and f32 < f64. Where integers must become fractions they become f32.
+// wins, u8 < i32 < i64 and bf16, f16 < f32 < f64; bf16 beside f16 is f32. Where integers must become fractions they become f32.
 
 #include "reel/ops/arg.h"
 

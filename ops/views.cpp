@@ -62,9 +62,8 @@ Tensor spread(const Tensor& dy, const Part& part) {
 template <class Seen>
 void add_to_part(Gradients& g, const Part& part, Seen seen) {
   const auto [dx, fresh] = g.destination(0);
-  Ops& ops = backend(dx.device());
-  if (fresh) ops.fill(dx.array(), 0);
-  ops.accumulate(g.dy().array(), seen(part_of(dx, part)).array());
+  if (fresh) backend(dx.device()).fill(dx.array(), 0);
+  detail::accumulate(g.dy(), seen(part_of(dx, part)));
 }
 
 Tensor sliced(const char* op, const Tensor& x, const Part& part, SourceLocation where) {

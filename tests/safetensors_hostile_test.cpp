@@ -103,7 +103,8 @@ TEST_F(Safetensors, DtypesAndSizesAreChecked) {
     put("{" + entry_text("x", dtype, shape, offsets) + "}", 8);
     expect_refused(reason);
   };
-  refused("F16", "[4]", "[0,8]", "dtype of tensor 'x' needs to be F32, F64, I32, I64, U8 or BOOL, got 'F16'");
+  refused("I16", "[4]", "[0,8]",
+          "dtype of tensor 'x' needs to be F32, F64, BF16, F16, I32, I64, U8 or BOOL, got 'I16'");
   refused("f32", "[2]", "[0,8]", "got 'f32'");
   refused("", "[2]", "[0,8]", "got ''");
   refused("F32", "[-2]", "[0,8]", "got a negative number");

@@ -40,10 +40,12 @@ TEST_F(Safetensors, EveryDtypeAndMetadataComeBack) {
   const std::int64_t longs[] = {INT64_MIN};
   const std::uint8_t bytes[] = {0, 255, 7};
   const bool bools[] = {true, false};
+  const bfloat16 brains[] = {bfloat16(1.5), bfloat16(-3e38)};
+  const float16 halves[] = {float16(0.1), float16(65504.0), float16(6e-8)};
   const std::vector<Source> sources = {
       {"bytes", u8, {3}, bytes},      {"head.weight", f32, {2, 3}, floats}, {"d\"\\\n\xC3\xA9", f64, {}, doubles},
       {"ints", i32, {1, 2, 1}, ints}, {"longs", i64, {1}, longs},           {"bools", bool8, {2}, bools},
-      {"none", f32, {4, 0}, nullptr}};
+      {"brains", bf16, {2}, brains},  {"halves", f16, {3, 1}, halves},      {"none", f32, {4, 0}, nullptr}};
   const Metadata metadata = {{"step", "12"}, {"", "\t\xE2\x82\xAC"}};
 
   write(path_, sources, metadata);

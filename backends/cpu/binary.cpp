@@ -68,8 +68,14 @@ struct Table {
   static constexpr Runs runs[] = {REEL_BINARY_OPS(REEL_RUNS)};
 };
 #undef REEL_RUNS
-constexpr const Runs* kRuns[] = {Table<float>::runs,   Table<double>::runs,       Table<std::int32_t>::runs,
-                                 Table<int64_t>::runs, Table<std::uint8_t>::runs, Table<bool>::runs};
+constexpr const Runs* kRuns[] = {Table<float>::runs,
+                                 Table<double>::runs,
+                                 nullptr,  // bf16
+                                 nullptr,  // f16
+                                 Table<std::int32_t>::runs,
+                                 Table<int64_t>::runs,
+                                 Table<std::uint8_t>::runs,
+                                 Table<bool>::runs};
 
 /// A plain number as an input of the other side's dtype, in `bytes`.
 Input number(const Scalar& value, DType dtype, std::uint64_t& bytes) {
@@ -91,6 +97,8 @@ bool is_transposed(const Array& x, const Array& y) {
 
 void CpuOps::binary(BinaryOp op, const Operand& a, const Operand& b, const Array& y) {
   const DType dtype = a.array ? a.array->dtype : b.array->dtype;
+  if (is_half(dtype)) [[unlikely]]
+    detail::refuse_half(dtype);
   const Runs& runs = kRuns[static_cast<int>(dtype)][static_cast<int>(op)];
   const auto size = static_cast<int64_t>(size_of(dtype)), size_y = static_cast<int64_t>(size_of(y.dtype));
   if (a.array && b.array) {

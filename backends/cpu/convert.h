@@ -13,7 +13,7 @@ inline constexpr T kLowest = std::is_signed_v<T> ? static_cast<T>(T(1) << (8 * s
 template <class T>
 inline constexpr T kHighest = static_cast<T>(~kLowest<T>);
 
-/// x as a To, for every pair of element types:
+/// x as a To, for every pair of element types (bfloat16 and float16: from float and double, to float):
 /// - to bool: x != 0, so that NaN is true;
 /// - floating to integer: truncates towards zero; values out of range become the nearest integer there is, NaN becomes 0;
 /// - integer to a narrower integer: modulo 2^bits;

@@ -8,7 +8,8 @@
 //   rows            the inner axis is contiguous in both: a memcpy per row
 //   transposition   y is contiguous along one axis and x along another: tiles in registers, both sides in whole lines
 //   general         element by element
-// and conversions, row by row through buffers that make both sides contiguous.
+// and conversions, row by row through buffers that make both sides contiguous. From bf16 and f16 these go by way of f32, which
+// holds all of both, and to them by way of f64.
 
 namespace reel::cpu::REEL_CPU_ISA {
 
@@ -93,14 +94,56 @@ void convert_run(const void* x, void* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) target[i] = convert<To>(source[i]);
 }
 
+/// From bf16 or f16 to f32, or to them from f32 or f64.
+ConvertRun half_run_of(DType from, DType to) {
+  if (from == DType::bf16) return convert_run<float, bfloat16>;
+  if (from == DType::f16) return convert_run<float, float16>;
+  const bool wide = from == DType::f64;
+  if (to == DType::bf16) return wide ? convert_run<bfloat16, double> : convert_run<bfloat16, float>;
+  return wide ? convert_run<float16, double> : convert_run<float16, float>;
+}
+
 ConvertRun convert_run_of(DType from, DType to) {
   return dispatch_all(from, [&]<class From>() {
     return dispatch_all(to, []<class To>() -> ConvertRun { return convert_run<To, From>; });
   });
 }
 
+/// From one type to another in one step, or in two.
+class Conversion {
+ public:
+  Conversion(DType from, DType to) : from_size_(bytes_of(from)), to_size_(bytes_of(to)) {
+    if (is_half(from)) {
+      first_ = half_run_of(from, DType::f32);
+      if (to != DType::f32) second_ = is_half(to) ? half_run_of(DType::f32, to) : convert_run_of(DType::f32, to);
+    } else if (is_half(to)) {
+      const bool at_once = from == DType::f32 || from == DType::f64;
+      first_ = at_once ? half_run_of(from, to) : convert_run_of(from, DType::f64);
+      if (!at_once) second_ = half_run_of(DType::f64, to);
+    } else {
+      first_ = convert_run_of(from, to);
+    }
+  }
+
+  void operator()(const char* x, char* y, int64_t count) const {
+    if (second_ == nullptr) return first_(x, y, count);
+    alignas(64) char between[kBuffer * 8];
+    for (int64_t i = 0; i < count; i += kBuffer) {
+      const int64_t n = min(kBuffer, count - i);
+      first_(x + i * from_size_, between, n);
+      second_(between, y + i * to_size_, n);
+    }
+  }
+
+ private:
+  static int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
+
+  int64_t from_size_, to_size_;
+  ConvertRun first_, second_ = nullptr;
+};
+
 void convert_nest(const Array& x, const Array& y, const Nest<2>& nest) {
-  const ConvertRun convert_run = convert_run_of(x.dtype, y.dtype);
+  const Conversion convert_run(x.dtype, y.dtype);
   const auto x_size = static_cast<int64_t>(size_of(x.dtype)), y_size = static_cast<int64_t>(size_of(y.dtype));
   const int64_t x_stride = nest.inner_stride(0), y_stride = nest.inner_stride(1);
   for_each_run(nest, kGrain, [&](const int64_t* offsets, int64_t count) {

@@ -32,11 +32,13 @@ REEL_INLINE constexpr int64_t even_chunk(int64_t count, int64_t grain = kGrain) 
   return ceil_div(ceil_div(count, ceil_div(count, grain)), 64) * 64;
 }
 
-// --- dispatch: f.template operator()<T>() for the C++ type T of a dtype ------------------------------------------------
+// --- dispatch: f.template operator()<T>() for the C++ type T of a dtype; bf16 and f16 are refused, having no kernels -------
 
 template <class F>
 REEL_INLINE decltype(auto) dispatch_floating(DType dtype, F&& f) {
   if (dtype == DType::f32) return f.template operator()<float>();
+  if (dtype != DType::f64) [[unlikely]]
+    detail::refuse_half(dtype);
   return f.template operator()<double>();
 }
 
@@ -46,7 +48,7 @@ REEL_INLINE decltype(auto) dispatch_index(DType dtype, F&& f) {
   return f.template operator()<int64_t>();
 }
 
-/// All element types; bool8 as `bool`.
+/// All element types but bf16 and f16; bool8 as `bool`.
 template <class F>
 REEL_INLINE decltype(auto) dispatch_all(DType dtype, F&& f) {
   switch (dtype) {
@@ -62,8 +64,11 @@ REEL_INLINE decltype(auto) dispatch_all(DType dtype, F&& f) {
       return f.template operator()<std::uint8_t>();
     case DType::bool8:
       return f.template operator()<bool>();
+    case DType::bf16:
+    case DType::f16:
+      break;
   }
-  __builtin_unreachable();
+  detail::refuse_half(dtype);
 }
 
 /// All element types in which one can count: bool8 as its bytes.
@@ -81,8 +86,11 @@ REEL_INLINE decltype(auto) dispatch_arithmetic(DType dtype, F&& f) {
     case DType::u8:
     case DType::bool8:
       return f.template operator()<std::uint8_t>();
+    case DType::bf16:
+    case DType::f16:
+      break;
   }
-  __builtin_unreachable();
+  detail::refuse_half(dtype);
 }
 
 /// For kernels that only move elements: an unsigned type of the element's size.
@@ -90,6 +98,7 @@ template <class F>
 REEL_INLINE decltype(auto) dispatch_bytes(std::size_t size, F&& f) {
   if (size == 4) return f.template operator()<std::uint32_t>();
   if (size == 8) return f.template operator()<std::uint64_t>();
+  if (size == 2) return f.template operator()<std::uint16_t>();
   return f.template operator()<std::uint8_t>();
 }
 

@@ -9,6 +9,8 @@ namespace {
 
 /// `value` as one element of a dtype, in the first bytes.
 std::uint64_t element_bytes(DType dtype, Scalar value) {
+  if (dtype == DType::bf16) return bfloat16(value.real).bits;
+  if (dtype == DType::f16) return float16(value.real).bits;
   return dispatch_all(dtype, [&]<class T>() {
     const T element = convert_scalar<T>(value);
     std::uint64_t bytes = 0;

@@ -97,11 +97,12 @@ REEL_INLINE int64_t cost(int64_t n) { return 16 * n + 64; }
 
 void CpuOps::sort(const Array& x, int axis, bool descending, const Array& y, const Array& which) {
   if (y.size == 0) return;
+  if (is_half(x.dtype)) detail::refuse_half(x.dtype);
   const int64_t n = x.shape[axis], k = y.shape[axis];
   int64_t inner = 1;
   for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape[i];
   dispatch_bytes(size_of(x.dtype), [&]<class Key>() {
-    if constexpr (sizeof(Key) > 1) {
+    if constexpr (sizeof(Key) >= 4) {
       const Order order{is_floating(x.dtype), descending};
       const Key* const from = x.as<Key>();
       Key* const to = y.as<Key>();
@@ -119,9 +120,10 @@ void CpuOps::sort(const Array& x, int axis, bool descending, const Array& y, con
 void CpuOps::segment_sort(const Array& x, const Segments& segments, bool descending, const Array& y,
                           const Array& which) {
   if (y.size == 0) return;
+  if (is_half(x.dtype)) detail::refuse_half(x.dtype);
   const int64_t width = x.size / segments.total;
   dispatch_bytes(size_of(x.dtype), [&]<class Key>() {
-    if constexpr (sizeof(Key) > 1) {
+    if constexpr (sizeof(Key) >= 4) {
       const Order order{is_floating(x.dtype), descending};
       const Key* const from = x.as<Key>();
       Key* const to = y.as<Key>();

@@ -35,7 +35,7 @@ REEL_INLINE void interleave(V a, V b, V& low, V& high) {
 }
 
 template <class T>
-inline constexpr int kSquare = sizeof(T) == 1 ? 1 : kBytes / static_cast<int>(sizeof(T));
+inline constexpr int kSquare = sizeof(T) < 4 ? 1 : kBytes / static_cast<int>(sizeof(T));
 
 /// y[r, c] = x[r, c] for r, c < kSquare, where x is contiguous along r and y along c.
 template <class T>

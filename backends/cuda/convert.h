@@ -14,8 +14,9 @@ inline constexpr T kLowest = std::is_signed_v<T> ? static_cast<T>(T(1) << (8 * s
 template <class T>
 inline constexpr T kHighest = static_cast<T>(~kLowest<T>);
 
-/// x as a To, as `Ops::copy` converts: to bool x != 0; floating to integer truncates, out of range becomes the nearest
-/// integer there is and NaN 0; integers modulo 2^bits; to floating rounds to nearest.
+/// x as a To, as `Ops::copy` converts: to bool x != 0; floating to integer truncates, out of range becomes the nearest integer
+/// there is and NaN 0; integers modulo 2^bits; to floating rounds to nearest. (bfloat16 and float16: from float and double, to
+/// float.)
 template <class To, class From>
 REEL_SCALAR To convert(From x) {
   if constexpr (std::is_same_v<To, From>) {

@@ -3,7 +3,7 @@
 //   transposition   y is without gaps along one axis and x along another: tiles through shared memory, both sides in lines
 //   rows            the inner axis is without gaps in y, and in x or one value: packs that look for their places
 //   general         elements that look for their places
-// and conversions by the last two.
+// and conversions by the last two. From bf16 and f16 these go by way of f32, which holds all of both, and to them by way of f64.
 
 #include "reel/backends/cuda/convert.h"
 #include "reel/backends/cuda/map.h"
@@ -84,6 +84,26 @@ void strided(const Context& context, const From* x, To* y, const Nest<2>& nest) 
                                                                  : run.template operator()<1>();
 }
 
+/// What a conversion goes by way of; `to` if it is one step.
+DType between(DType from, DType to) {
+  if (is_half(from)) return DType::f32;
+  return is_half(to) && !is_floating(from) ? DType::f64 : to;
+}
+
+/// Room for what y holds, without gaps and of another dtype.
+Array dense_like(const Array& y, void* data, DType dtype) {
+  Array dense = y;
+  dense.data = data;
+  dense.dtype = dtype;
+  dense.contiguous = true;
+  int64_t stride = 1;
+  for (int axis = y.rank() - 1; axis >= 0; --axis) {
+    dense.strides[axis] = stride;
+    stride *= y.shape[axis];
+  }
+  return dense;
+}
+
 }  // namespace
 
 void CudaOps::copy(const Array& x, const Array& y) {
@@ -102,6 +122,17 @@ void CudaOps::copy(const Array& x, const Array& y) {
   };
   if (x.dtype == y.dtype) {
     dispatch_bytes(size_of(x.dtype), [&]<class T>() { each_part.template operator()<T, T>(); });
+  } else if (const DType middle = between(x.dtype, y.dtype); middle != y.dtype) {
+    const Workspace memory(context_.memory(), static_cast<std::size_t>(y.size) * size_of(middle));
+    const Array step = dense_like(y, memory.as<void>(), middle);
+    copy(x, step);
+    copy(step, y);
+  } else if (is_half(x.dtype)) {
+    dispatch_half(x.dtype, [&]<class From>() { each_part.template operator()<float, From>(); });
+  } else if (is_half(y.dtype)) {
+    dispatch_half(y.dtype, [&]<class To>() {
+      dispatch_floating(x.dtype, [&]<class From>() { each_part.template operator()<To, From>(); });
+    });
   } else {
     dispatch_all(x.dtype, [&]<class From>() {
       dispatch_all(y.dtype, [&]<class To>() {

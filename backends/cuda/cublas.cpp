@@ -1,5 +1,6 @@
-// Products by cuBLASLt. f32 is computed in f32, or in TF32 where the product says so. Algorithms are chosen once per shape; their
-// workspace is bounded, and none adds up in an order that timing decides: the same product gives the same bits on one GPU.
+// Products by cuBLASLt. f32 is computed in f32, or in TF32 where the product says so; bf16 and f16 are added up in f32.
+// Algorithms are chosen once per shape; their workspace is bounded, and none adds up in an order that timing decides: the same
+// product gives the same bits on one GPU.
 
 #include <cublasLt.h>
 
@@ -34,6 +35,12 @@ void set(cublasLtMatrixLayoutOpaque_t& layout, cublasLtMatrixLayoutAttribute_t a
   check(cublasLtMatrixLayoutSetAttribute(&layout, attribute, &value, sizeof value), "cublasLtMatrixLayoutSetAttribute");
 }
 
+cudaDataType_t type_of(DType dtype) {
+  if (dtype == DType::bf16) return CUDA_R_16BF;
+  if (dtype == DType::f16) return CUDA_R_16F;
+  return dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
+}
+
 cublasLtMatmulDescOpaque_t operation_of(const Product& p) {
   const bool f64 = p.dtype == DType::f64;
   const cublasComputeType_t type = f64      ? CUBLAS_COMPUTE_64F
@@ -53,9 +60,8 @@ cublasLtMatmulDescOpaque_t operation_of(const Product& p) {
 cublasLtMatrixLayoutOpaque_t layout_of(const Product& p, std::int64_t rows, std::int64_t cols, std::int64_t leading,
                                        std::int64_t stride) {
   cublasLtMatrixLayoutOpaque_t layout;
-  check(cublasLtMatrixLayoutInit(&layout, p.dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F,
-                                 static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(cols),
-                                 leading > rows ? leading : rows),
+  check(cublasLtMatrixLayoutInit(&layout, type_of(p.dtype), static_cast<std::uint64_t>(rows),
+                                 static_cast<std::uint64_t>(cols), leading > rows ? leading : rows),
         "cublasLtMatrixLayoutInit");
   if (p.batch == 1) return layout;
   set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<std::int32_t>(p.batch));
@@ -104,7 +110,7 @@ Key key_of(const Product& p) {
           p.n,
           p.k,
           p.batch,
-          p.dtype == DType::f64,
+          static_cast<std::int64_t>(p.dtype),
           p.trans_a,
           p.trans_b,
           p.lda,
@@ -176,7 +182,7 @@ Library& library_of(int index) {
 
 }  // namespace
 
-bool fuses_bias(DType dtype) { return dtype == DType::f32; }
+bool fuses_bias(DType dtype) { return dtype != DType::f64; }
 
 void multiply(const Context& context, const Product& p) {
   context.use();

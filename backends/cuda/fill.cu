@@ -48,10 +48,13 @@ __global__ void arange(T* y, int64_t count, bool integers, int64_t start, int64_
 void CudaOps::fill(const Array& y, Scalar value) {
   if (y.size == 0) return;
   std::uint64_t bits = 0;
-  dispatch_all(y.dtype, [&]<class T>() {
-    const T element = convert_scalar<T>(value);
-    std::memcpy(&bits, &element, sizeof element);
-  });
+  if (y.dtype == DType::bf16) bits = bfloat16(value.real).bits;
+  else if (y.dtype == DType::f16) bits = float16(value.real).bits;
+  else
+    dispatch_all(y.dtype, [&]<class T>() {
+      const T element = convert_scalar<T>(value);
+      std::memcpy(&bits, &element, sizeof element);
+    });
   if (y.contiguous && bits == 0) {
     context_.use();
     const std::size_t bytes = static_cast<std::size_t>(y.size) * size_of(y.dtype);

@@ -18,12 +18,13 @@ namespace {
 template <class T>
 __global__ void finish(T* c, const T* bias, bool relu, bool zero, int64_t m, int64_t n, int64_t ldc, int64_t batch,
                        int64_t stride) {
+  using Sum = std::conditional_t<is_half_type<T>, float, T>;
   for (int64_t i = first_unit(); i < batch * m * n; i += unit_step()) {
     const int64_t row = i / n, column = i - row * n, matrix = row / m;
     T* const to = c + matrix * stride + (row - matrix * m) * ldc + column;
-    T value = zero ? T(0) : *to;
-    if (bias != nullptr) value += bias[column];
-    *to = relu && value <= T(0) ? T(0) : value;
+    Sum value = zero ? Sum(0) : Sum(*to);
+    if (bias != nullptr) value += Sum(bias[column]);
+    *to = T(relu && value <= Sum(0) ? Sum(0) : value);
   }
 }
 
@@ -266,15 +267,16 @@ void multiply_small(const Context& context, const Gemm& gemm) {
 
 void CudaOps::gemm(const Gemm& gemm) {
   if (gemm.m == 0 || gemm.n == 0 || gemm.batch == 0) return;
-  const bool small = gemm.k > 0 && dispatch_floating(gemm.dtype, [&]<class T>() {
+  const bool half = is_half(gemm.dtype);
+  const bool small = gemm.k > 0 && !half && dispatch_floating(gemm.dtype, [&]<class T>() {
                        if (is_small<T, 1>(context_, gemm)) return multiply_small<T, 1>(context_, gemm), true;
                        if (is_small<T, 2>(context_, gemm)) return multiply_small<T, 2>(context_, gemm), true;
                        return false;
                      });
   if (small) return;
-  // relu is not left to cuBLASLt: a NaN would become 0 there.
+  // relu is not left to cuBLASLt: a NaN would become 0 there. The bias is, of bf16 and f16, before their one rounding.
   const bool relu = gemm.epilogue == Epilogue::relu, none = gemm.k == 0;
-  const bool fused = !none && !relu && fuses_bias(gemm.dtype);
+  const bool fused = !none && (!relu || half) && fuses_bias(gemm.dtype);
   if (!none) {
     multiply(context_, {.m = gemm.n,
                         .n = gemm.m,
@@ -296,13 +298,15 @@ void CudaOps::gemm(const Gemm& gemm) {
                         .accumulate = gemm.accumulate,
                         .tf32 = gemm.dtype == DType::f32 && matmul_precision() == MatmulPrecision::high});
   }
-  const bool zero = none && !gemm.accumulate, rest = !fused && (gemm.bias != nullptr || relu);
-  if (!zero && !rest) return;
-  dispatch_floating(gemm.dtype, [&]<class T>() {
+  const void* const bias = fused ? nullptr : gemm.bias;
+  const bool zero = none && !gemm.accumulate;
+  if (!zero && !relu && bias == nullptr) return;
+  const auto run = [&]<class T>() {
     launch(context_, "gemm", grid_for(context_, gemm.batch * gemm.m * gemm.n), &device::finish<T>,
-           static_cast<T*>(gemm.c), static_cast<const T*>(gemm.bias), relu, zero, gemm.m, gemm.n, gemm.ldc, gemm.batch,
+           static_cast<T*>(gemm.c), static_cast<const T*>(bias), relu, zero, gemm.m, gemm.n, gemm.ldc, gemm.batch,
            gemm.stride_c);
-  });
+  };
+  half ? dispatch_half(gemm.dtype, run) : dispatch_floating(gemm.dtype, run);
 }
 
 }  // namespace reel::cuda

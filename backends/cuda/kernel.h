@@ -27,12 +27,19 @@ using std::uint32_t;
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// --- dispatch: f.template operator()<T>() for the C++ type T of a dtype ---------------------------------------------------
+// --- dispatch: f.template operator()<T>() for the C++ type T of a dtype; bf16 and f16 are refused, having no kernels -----------
 
 template <class F>
 decltype(auto) dispatch_floating(DType dtype, F&& f) {
   if (dtype == DType::f32) return f.template operator()<float>();
+  if (is_half(dtype)) reel::detail::refuse_half(dtype);
   return f.template operator()<double>();
+}
+
+template <class F>
+decltype(auto) dispatch_half(DType dtype, F&& f) {
+  if (dtype == DType::bf16) return f.template operator()<bfloat16>();
+  return f.template operator()<float16>();
 }
 
 template <class F>
@@ -53,6 +60,9 @@ decltype(auto) dispatch_arithmetic(DType dtype, F&& f) {
       return f.template operator()<std::int32_t>();
     case DType::i64:
       return f.template operator()<int64_t>();
+    case DType::bf16:
+    case DType::f16:
+      reel::detail::refuse_half(dtype);
     case DType::u8:
     case DType::bool8:
       break;
@@ -60,7 +70,7 @@ decltype(auto) dispatch_arithmetic(DType dtype, F&& f) {
   return f.template operator()<std::uint8_t>();
 }
 
-/// All element types; bool8 as `bool`.
+/// All element types but bf16 and f16; bool8 as `bool`.
 template <class F>
 decltype(auto) dispatch_all(DType dtype, F&& f) {
   if (dtype == DType::bool8) return f.template operator()<bool>();
@@ -72,6 +82,7 @@ template <class F>
 decltype(auto) dispatch_bytes(std::size_t size, F&& f) {
   if (size == 8) return f.template operator()<std::uint64_t>();
   if (size == 4) return f.template operator()<std::uint32_t>();
+  if (size == 2) return f.template operator()<std::uint16_t>();
   return f.template operator()<std::uint8_t>();
 }
 

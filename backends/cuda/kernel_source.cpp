@@ -29,6 +29,9 @@ const char* cuda_name(DType dtype) {
       return "long long";
     case DType::u8:
       return "unsigned char";
+    case DType::bf16:
+    case DType::f16:
+      reel::detail::refuse_half(dtype);
     case DType::bool8:
       break;
   }

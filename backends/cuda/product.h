@@ -7,7 +7,8 @@
 namespace reel::cuda {
 
 /// c = op(a) op(b) (+ bias down each column) (+ c if `accumulate`), in column-major terms, for each of `batch`
-/// matrices: c [m, n], op(a) [m, k], op(b) [k, n]; an element (i, j) of x lies at x[i + j ldx]. bias [m] or null.
+/// matrices: c [m, n], op(a) [m, k], op(b) [k, n]; an element (i, j) of x lies at x[i + j ldx]. bias [m] or null. bf16 and f16
+/// are added up in f32, bias and c included, and rounded once.
 struct Product {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   DType dtype = DType::f32;

@@ -174,6 +174,7 @@ void sort_lines(const Context& context, const device::Sort<Key>& sort, const Arr
 void sort_any(const Context& context, const Array& x, const device::Lines& from, int64_t longest, bool descending,
               const Array& y, const Array& which, const device::Lines& to) {
   if (y.size == 0) return;
+  if (is_half(x.dtype)) reel::detail::refuse_half(x.dtype);
   const auto run = [&]<class Key>() {
     const device::Sort<Key> sort{x.as<Key>(),         from, {is_floating(x.dtype), descending}, y.as<Key>(),
                                  which.as<int64_t>(), to};

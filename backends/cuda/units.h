@@ -19,6 +19,7 @@ void dispatch_unit(const void* a, const void* b, std::size_t bytes, F&& f) {
   if (fits(16)) return f.template operator()<Unit16>();
   if (fits(8)) return f.template operator()<std::uint64_t>();
   if (fits(4)) return f.template operator()<uint32_t>();
+  if (fits(2)) return f.template operator()<std::uint16_t>();
   return f.template operator()<std::uint8_t>();
 }
 

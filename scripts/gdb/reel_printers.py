@@ -4,10 +4,20 @@ In gdb, or in ~/.gdbinit:  source <prefix>/share/reel/gdb/reel_printers.py
 Elements of tensors on the CPU are read from memory, as many as `set print elements` allows; nothing is called.
 """
 
+import struct
+
 import gdb
 import gdb.printing
 
-CTYPES = {"f32": "float", "f64": "double", "i32": "int", "i64": "long", "u8": "unsigned char", "bool8": "bool"}
+CTYPES = {"f32": "float", "f64": "double", "bf16": "unsigned short", "f16": "unsigned short", "i32": "int",
+          "i64": "long", "u8": "unsigned char", "bool8": "bool"}
+
+
+def half_text(bits, dtype):
+    """A bf16 is the first half of a float; an f16 has a format of its own."""
+    number = struct.unpack("<f", struct.pack("<I", bits << 16)) if dtype == "bf16" else \
+        struct.unpack("<e", struct.pack("<H", bits))
+    return "%.5g" % number
 
 
 def shape_of(shape):
@@ -17,7 +27,8 @@ def shape_of(shape):
 def texts(array, limit):
     """The first elements in row-major order, and whether there are more."""
     shape = shape_of(array["shape"])
-    element = gdb.lookup_type(CTYPES[str(array["dtype"]).split("::")[-1]])
+    dtype = str(array["dtype"]).split("::")[-1]
+    element = gdb.lookup_type(CTYPES[dtype])
     data = array["data"].cast(element.pointer())
     count = int(array["size"])
     result = []
@@ -26,7 +37,7 @@ def texts(array, limit):
         for axis in reversed(range(len(shape))):
             place += flat % shape[axis] * int(array["strides"][axis])
             flat //= shape[axis]
-        text = str(data[place])
+        text = half_text(int(data[place]), dtype) if element.sizeof == 2 else str(data[place])
         result.append(text.split(" ")[0] if element.sizeof == 1 else text)  # 65 'A'
     return result, count > limit
 

@@ -55,6 +55,14 @@ TEST(Print, SinglePrecisionHasLimitsAndDigitsOfItsOwn) {
             "[-1.3896848e-05  1.3109100e-04  1.7050844e+01  2.2046293e-06]");
 }
 
+TEST(Print, HalvesShowTheFewestDigitsThatAreTheSameNumber) {
+  EXPECT_EQ(printed({0.1, 1. / 3, 2.5, -50}, f16), "[  0.1      0.3333   2.5    -50.    ]");
+  EXPECT_EQ(printed({0.1, 1. / 3, 2.5, -50}, bf16), "[  0.1     0.334   2.5   -50.   ]");
+  EXPECT_EQ(printed({3e38, 6e-8}, bf16), "[3.e+38 6.e-08]");
+  EXPECT_EQ(printed({65504, 6e-8, NAN}, f16), "[6.55e+04 6.00e-08      nan]");
+  EXPECT_EQ(to_string(full({}, 0.1, {.dtype = bf16})), "0.1");
+}
+
 TEST(Print, BooleansAreAsWideAsFalse) {
   EXPECT_EQ(printed({1, 1}, bool8), "[ True  True]");
   EXPECT_EQ(printed({1, 0}, bool8), "[ True False]");

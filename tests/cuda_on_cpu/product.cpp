@@ -1,4 +1,4 @@
-// Products by Eigen, where a GPU has cuBLASLt.
+// Products by Eigen (of bf16 and f16 by loops), where a GPU has cuBLASLt.
 
 #include "reel/backends/cuda/product.h"
 
@@ -33,13 +33,34 @@ void multiply_as(const Product& p) {
   }
 }
 
+/// bf16 and f16, in f32.
+template <class T>
+void multiply_half(const Product& p) {
+  const auto* const bias = static_cast<const T*>(p.bias);
+  for (std::int64_t i = 0; i < p.batch; ++i) {
+    const T* const a = static_cast<const T*>(p.a) + i * p.stride_a;
+    const T* const b = static_cast<const T*>(p.b) + i * p.stride_b;
+    T* const c = static_cast<T*>(p.c) + i * p.stride_c;
+    for (std::int64_t col = 0; col < p.n; ++col)
+      for (std::int64_t row = 0; row < p.m; ++row) {
+        float sum = p.accumulate ? static_cast<float>(c[row + col * p.ldc]) : 0;
+        for (std::int64_t k = 0; k < p.k; ++k)
+          sum += static_cast<float>(a[p.trans_a ? k + row * p.lda : row + k * p.lda]) *
+                 static_cast<float>(b[p.trans_b ? col + k * p.ldb : k + col * p.ldb]);
+        c[row + col * p.ldc] = T(bias != nullptr ? sum + static_cast<float>(bias[row]) : sum);
+      }
+  }
+}
+
 }  // namespace
 
-bool fuses_bias(DType dtype) { return dtype == DType::f32; }
+bool fuses_bias(DType dtype) { return dtype != DType::f64; }
 
 void multiply(const Context&, const Product& product) {
   const cuda_on_cpu::OnDevice on_device;
-  if (product.dtype == DType::f32) multiply_as<float>(product);
+  if (product.dtype == DType::bf16) multiply_half<bfloat16>(product);
+  else if (product.dtype == DType::f16) multiply_half<float16>(product);
+  else if (product.dtype == DType::f32) multiply_as<float>(product);
   else multiply_as<double>(product);
 }
 

@@ -292,5 +292,46 @@ TYPED_TEST(GemmTest, EmptyResultsWriteNothing) {
   this->expect_contract_all_layouts({.m = 0, .n = 0, .k = 0, .batch = 0});
 }
 
+// bf16 and f16: the f32 product of the same numbers, rounded. The sentinel is rounded as well.
+template <class T>
+void expect_rounded_f32_product(const Case& shape, std::mt19937_64& generator) {
+  const auto number = [&] { return static_cast<float>(T(std::ldexp(double(std::int64_t(generator())), -63))); };
+  const Problem<float> single(shape, number);
+  const auto rounded = [](const std::vector<float>& x) {
+    std::vector<T> y;
+    for (const float v : x) y.push_back(T(v));
+    return y;
+  };
+  const std::vector<T> a = rounded(single.a), b = rounded(single.b), bias = rounded(single.bias);
+  std::vector<T> c = rounded(single.c);
+  Gemm half = single.gemm;
+  half.dtype = dtype_of<T>;
+  half.a = a.data();
+  half.b = b.data();
+  half.c = c.data() + single.kGuard;
+  half.bias = bias.empty() ? nullptr : bias.data();
+  backend(Device::cpu()).gemm(half);
+  const std::vector<T> want = rounded(single.compute());
+  for (std::size_t i = 0; i < c.size(); ++i) ASSERT_EQ(c[i].bits, want[i].bits) << shape.str() << ", element " << i;
+}
+
+TEST(HalfGemm, IsTheF32ProductRounded) {
+  std::mt19937_64 generator{7};
+  const auto upto = [&](std::int64_t limit) {
+    return std::uniform_int_distribution<std::int64_t>(0, limit)(generator);
+  };
+  for (int i = 0; i < 400; ++i) {
+    Case s{.m = upto(40), .n = upto(40), .k = upto(40), .batch = 1 + upto(3)};
+    s.trans_a = upto(1), s.trans_b = upto(1);
+    s.pad_a = upto(3), s.pad_b = upto(3), s.pad_c = upto(3);
+    s.share_a = upto(1), s.share_b = upto(1);
+    s.bias = upto(1), s.accumulate = upto(1);
+    s.relu = !s.accumulate && upto(1);
+    expect_rounded_f32_product<bfloat16>(s, generator);
+    expect_rounded_f32_product<float16>(s, generator);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
 }  // namespace
 }  // namespace reel

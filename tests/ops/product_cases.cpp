@@ -217,7 +217,7 @@ std::vector<OpCase> product_cases() {
          matmul(full({}, 1), ones({1, 1}));
        },
        {"matmul", "at least one axis"}},
-      {[] { matmul(arange(3), arange(3)); }, {"matmul", "a must be f32 or f64, got i64"}},
+      {[] { matmul(arange(3), arange(3)); }, {"matmul", "a must be f32, f64, bf16 or f16, got i64"}},
       {[] { matmul(ones({3}), ones({3}, {.dtype = f64})); }, {"matmul", "b must be f32 like a, got f64"}}};
   rows.push_back(matmul_row("/inner", [](Extent n) { return Pair{{3, n.rows}, {n.rows, n.cols}}; }));
   rows.push_back(matmul_row("/batched", [](Extent n) { return Pair{{n.rows, 3, 4}, {n.rows, 4, 2}}; }));
