@@ -37,7 +37,8 @@ void multiply_as(const Product& p) {
 
 bool fuses_bias(DType dtype) { return dtype == DType::f32; }
 
-void multiply(const Context&, const Product& product) {
+void multiply(const Context& context, const Product& product) {
+  context.use();
   const cuda_on_cpu::OnDevice on_device;
   if (product.dtype == DType::f32) multiply_as<float>(product);
   else multiply_as<double>(product);
