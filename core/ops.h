@@ -143,7 +143,7 @@ class REEL_API Ops {
 
   /// y = value, any dtype; y strided.
   virtual void fill(const Array& y, Scalar value) = 0;
-  /// y = x, same shape, any two dtypes (to integers truncates, to bool8 is x != 0); both strided.
+  /// y = x, same shape, any dtypes (to integers truncates, to bool8 is x != 0); strided. Both contiguous: x on any GPU.
   virtual void copy(const Array& x, const Array& y) = 0;
   /// y[i] = start + i step; any dtype but bool8.
   virtual void arange(const Array& y, Scalar start, Scalar step) = 0;

@@ -3,6 +3,7 @@
 //   transposition   y is without gaps along one axis and x along another: tiles through shared memory, both sides in lines
 //   rows            the inner axis is without gaps in y, and in x or one value: packs that look for their places
 //   general         elements that look for their places
+//   another GPU     no gaps, one copy between the two: context.h
 // and conversions by the last two.
 
 #include "reel/backends/cuda/convert.h"
@@ -89,8 +90,12 @@ void strided(const Context& context, const From* x, To* y, const Nest<2>& nest) 
 void CudaOps::copy(const Array& x, const Array& y) {
   if (y.size == 0) return;
   if (x.dtype == y.dtype && x.contiguous && y.contiguous) {
-    context_.use();
     const std::size_t bytes = static_cast<std::size_t>(y.size) * size_of(y.dtype);
+    if (!x.device.is_cpu() && x.device.index != context_.index()) {
+      context_.from_peer(gpu(x.device.index).context(), x.data, y.data, bytes);
+      return;
+    }
+    context_.use();
     check(cudaMemcpyAsync(y.data, x.data, bytes, cudaMemcpyDeviceToDevice, context_.stream()), "cudaMemcpyAsync");
     return;
   }

@@ -54,7 +54,7 @@ TEST(CudaMemory, WhenItIsShortTheCacheIsGivenBackFirst) {
 
 TEST(CudaMemory, ThatCannotBeHadIsTold) {
   cuda_on_cpu::set_capacity(1 << 20);
-  EXPECT_THROW_WITH(empty({1 << 20}, {.device = kCuda}), OutOfMemory, "cuda: 4194304 bytes requested", "bytes live",
+  EXPECT_THROW_WITH(empty({1 << 20}, {.device = kCuda}), OutOfMemory, "cuda:0: 4194304 bytes requested", "bytes live",
                     "cached", "free of 1048576");
   cuda_on_cpu::set_capacity(std::size_t{1} << 30);
   EXPECT_EQ(sum(ones({1 << 20}, {.device = kCuda})).item(), 1 << 20);
@@ -87,7 +87,7 @@ TEST(CudaFailure, AnyCallMayFailWithoutALeak) {
       small_program();
     } catch (const DeviceError& error) {
       threw = true;
-      EXPECT_NE(std::string(error.what()).find("cuda: "), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("cuda:0: "), std::string::npos) << error.what();
     }
     const bool failed = cuda_on_cpu::call_failed();
     cuda_on_cpu::fail_call(0);
