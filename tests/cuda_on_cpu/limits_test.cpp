@@ -66,6 +66,23 @@ TEST_F(CudaLimits, MoreChannelsThanAGridHasBlocksAcross) {
   expect_equal(results(kCuda), results(Device::cpu()));
 }
 
+// A block with many chunks adds the sums of one chain of them to those of the chains before. The gradient alone: the forward pass
+// and the input's gradient have nothing of that and take longer.
+TEST_F(CudaLimits, LongSumsOfACorrelationsWeightAreCutIntoChains) {
+  Conv conv;
+  conv.batch = 300, conv.in = conv.out = conv.groups = 270;
+  for (const int a : {1, 2}) conv.input[a] = conv.output[a] = 2, conv.kernel[a] = 3, conv.padding[a] = 1;
+  const auto gradients = [&](Device device) {
+    Generator generator(3);
+    const Shape images{conv.batch, conv.in, 2, 2};
+    const Tensor x = to(randn(images, generator), device), dy = to(randn(images, generator), device);
+    const Tensor dw = empty({conv.out, 1, 3, 3}, {.device = device}), db = empty({conv.out}, {.device = device});
+    backend(device).conv_backward_weight(conv, x.array(), dy.array(), nullptr, dw.array(), &db.array());
+    return Tensors{dw, db};
+  };
+  expect_equal(gradients(kCuda), gradients(Device::cpu()));
+}
+
 // Where there is one element along an axis, a step leads nowhere: one longer than what an int holds is as good as another.
 TEST_F(CudaLimits, HugeStridesAndDilationsOfOneElement) {
   constexpr std::int64_t kHuge = std::int64_t{1} << 31;

@@ -54,6 +54,14 @@ std::size_t rounded(std::size_t bytes) { return (bytes + kBoundary - 1) / kBound
 
 char* begin_of(int device) { return arena + static_cast<std::size_t>(device) * kReserved; }
 
+/// Opening and closing the pages costs as much as there are of them.
+void give_back_pages(char* block, std::size_t bytes) {
+  constexpr std::uintptr_t kPage = 4096;
+  const std::uintptr_t begin = (reinterpret_cast<std::uintptr_t>(block) + kPage - 1) / kPage * kPage,
+                       end = (reinterpret_cast<std::uintptr_t>(block) + bytes) / kPage * kPage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
 void protect(int device, int access) {
   const std::size_t used = runtime().spaces[device].used;
   if (used > 0) mprotect(begin_of(device), used, access);
@@ -195,6 +203,7 @@ cudaError_t cudaFreeAsync(void* block, cudaStream_t stream) {
     bytes = found->second;
   }
   block_returned(block, bytes, rounded(bytes));
+  give_back_pages(static_cast<char*>(block), rounded(bytes));
   const std::lock_guard lock(r.mutex);
   Space& space = r.spaces[device];
   space.blocks.erase(static_cast<char*>(block));
