@@ -146,7 +146,7 @@ class REEL_API Ops {
   /// y = value, any dtype; y strided.
   virtual void fill(const Array& y, Scalar value) = 0;
   /// y = x, same shape, any two dtypes (to integers truncates, to bool8 is x != 0, to fractions rounds once: but i64 to bf16
-  /// and f16 by way of f64); both strided.
+  /// and f16 by way of f64); both strided. Both contiguous: x on any GPU.
   virtual void copy(const Array& x, const Array& y) = 0;
   /// y[i] = start + i step; any dtype but bool8.
   virtual void arange(const Array& y, Scalar start, Scalar step) = 0;

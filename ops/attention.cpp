@@ -246,10 +246,37 @@ std::int64_t product(const Shape& shape, int first, int last) {
   return size;
 }
 
-// Axis i of x [..., rows, width] before the last two swapped with the rows: how a layer that splits its width into heads
-// stores them.
-bool stored_by_row(const Tensor& x) {
-  return x.rank() > 2 && untaped([&] { return transpose(x, -3, -2).is_contiguous(); });
+// Of x [..., heads, rows, width]: how far it is in memory from one row to the next, through all leading axes, where the heads of a
+// row lie together between them. So a layer stores it that splits its width into heads, alone or as a part of one projection
+// to queries, keys and values. -1: x is stored otherwise.
+std::int64_t row_distance(const Tensor& x) {
+  const int rank = x.rank(), heads = rank - 3;
+  if (rank < 3 || x.size() == 0 || (x.shape()[rank - 1] > 1 && x.stride(rank - 1) != 1)) return -1;
+  std::int64_t distance = 0, reach = 0;  // 0: there is one row so far
+  for (int axis = rank - 2; axis >= 0; --axis) {
+    if (axis == heads || x.shape()[axis] == 1) continue;
+    if (distance == 0) distance = reach = x.stride(axis);
+    if (distance <= 0 || x.stride(axis) != reach) return -1;
+    reach *= x.shape()[axis];
+  }
+  const std::int64_t last = x.shape()[heads] > 1 ? x.stride(heads) * (x.shape()[heads] - 1) : 0;
+  if (distance == 0) return last + x.shape()[rank - 1];
+  return x.stride(heads) >= 0 && last < distance ? distance : -1;
+}
+
+// Such an x as [rows of all leading axes, heads, width], on the same memory; recorded.
+Tensor by_rows(const Tensor& x, SourceLocation where) {
+  const int rank = x.rank();
+  const std::int64_t heads = x.shape()[rank - 3], width = x.shape()[rank - 1];
+  const std::int64_t strides[] = {row_distance(x), x.stride(rank - 3), x.stride(rank - 1)};
+  Tensor y = detail::view(x, 0, {x.size() / (heads * width), heads, width}, strides);
+  if (detail::taping())
+    detail::record_op(kName, where, {&x}, y, {}, [](Gradients& g) {
+      Shape split = g.shape(0);
+      std::swap(split[split.rank() - 3], split[split.rank() - 2]);
+      g.add(0, transpose(reshape(g.dy(), split), -3, -2));
+    });
+  return y;
 }
 
 Offsets equal_lengths(std::int64_t count, std::int64_t length) {
@@ -273,13 +300,13 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   const Tensor mask = additive(options.mask, q, scores, where);
 
   // Rows of all heads side by side: a batch is a list of sequences. Otherwise the batch is more heads of one sequence.
-  const bool by_row = stored_by_row(q) && stored_by_row(k) && stored_by_row(v) &&
+  const bool by_row = row_distance(q) > 0 && row_distance(k) > 0 && row_distance(v) > 0 &&
                       (!mask.defined() || product(mask.shape(), 0, leading - 1) == 1);
   const std::int64_t heads = by_row ? q.shape()[leading - 1] : product(q.shape(), 0, leading);
   const std::int64_t batch = by_row ? product(q.shape(), 0, leading - 1) : 1;
   const auto rows_of = [&](const Tensor& x) {
     const std::int64_t length = x.shape()[rank - 2], width = x.shape()[rank - 1];
-    if (by_row) return reshape(transpose(x, -3, -2), {batch * length, heads, width});
+    if (by_row) return by_rows(x, where);
     return transpose(reshape(x, {heads, length, width}), 0, 1);
   };
   Operands in{.q = rows_of(q),

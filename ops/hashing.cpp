@@ -78,6 +78,9 @@ Tensor hash_embed(const Tensor& table, const Tensor& ids, std::uint32_t seed, So
   check_ids("hash_embed", ids, where);
   if (table.rank() < 1 || table.shape()[0] < 1)
     throw ShapeError("hash_embed: table must have shape [rows, ...] with a row, got " + table.shape().str(), where);
+  if (!(ids.device() == table.device()))
+    throw DeviceError("hash_embed: ids must be on " + table.device().name() + " like table, got " + ids.device().name(),
+                      where);
   if (ids.rank() == kMaxRank) throw ShapeError("hash_embed: ids must have fewer than 8 axes", where);
   const Tensor rows = untaped([&] {
     // The remainder: numbers below 2^32 and their quotients are never near enough to a whole number to be rounded to it.

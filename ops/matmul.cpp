@@ -276,6 +276,8 @@ Ragged matmul(const Ragged& a, const Tensor& b, SourceLocation where) {
 Tensor outer(const Tensor& a, const Tensor& b, SourceLocation where) {
   check::rank("outer", "a", a, 1, "[m]", where);
   check::rank("outer", "b", b, 1, "[n]", where);
+  if (!(a.device() == b.device()))
+    throw DeviceError("outer: b must be on " + a.device().name() + " like a, got " + b.device().name(), where);
   return unsqueeze(a, 1) * b;
 }
 

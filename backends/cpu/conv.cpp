@@ -107,9 +107,10 @@ void backward_input(const Conv& conv, Images<const T> dy, Images<const T> relu_o
   const int64_t tap_steps[3] = {conv.kernel[1] * conv.kernel[2], conv.kernel[2], 1};
   set_output(c, dx, conv.input);
   const int64_t steps[3] = {c.y_step[0], c.y_step[1], c.y_step[2]};
-  for (int64_t phase = 0; phase < product(conv.stride); ++phase) {
-    const int64_t phases[3] = {phase / (conv.stride[1] * conv.stride[2]), phase / conv.stride[2] % conv.stride[1],
-                               phase % conv.stride[2]};
+  int64_t counts[3];  // of remainders: a stride larger than the input leaves the later ones without a position
+  for (int a = 0; a < 3; ++a) counts[a] = conv.stride[a] < conv.input[a] ? conv.stride[a] : conv.input[a];
+  for (int64_t phase = 0; phase < product(counts); ++phase) {
+    const int64_t phases[3] = {phase / (counts[1] * counts[2]), phase / counts[2] % counts[1], phase % counts[2]};
     Correlation<T> part = c;
     part.in = conv.out / conv.groups;
     part.weight = weight;
@@ -127,9 +128,6 @@ void backward_input(const Conv& conv, Images<const T> dy, Images<const T> relu_o
       part.in = 0;
       for (ConvAxis& axis : part.axis) axis.kernel = 1;
     }
-    bool outside = false;  // a stride larger than the input leaves phases without a position
-    for (int a = 0; a < 3; ++a) outside = outside || phases[a] >= conv.input[a];
-    if (outside) continue;
     join_axes(part);
     correlate(part);
   }

@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kNarrowThreads, per_thread == 1 ? 4 : 3)
 
 void narrow_attention(const Context& context, const AttentionProblem<float>& problem, int64_t queries, Heads<float> y,
                       float* state) {
-  const bool packs = in_packs(problem.q, problem.k, problem.v, y);
+  const bool packs = heads_in_packs(problem.q, problem.k, problem.v, y);
   const auto run = [&]<int per_thread, bool masked>() {
     const int64_t warps = narrow_warps(queries, problem.segments, problem.heads, per_thread * device::kWarp);
     const int threads = narrow_threads(context, warps), of_block = threads / device::kWarp;

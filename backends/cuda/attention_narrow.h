@@ -27,12 +27,8 @@ inline constexpr int kNarrowThreads = 128;  // of a block, at most
 
 /// Whether all rows can be read and written by packs.
 template <class... Operands>
-bool in_packs(const Operands&... operands) {
-  const auto packs = [](const auto& x) {
-    return x.width % kPack<float> == 0 && x.row % kPack<float> == 0 && x.head % kPack<float> == 0 &&
-           is_aligned(x.data, sizeof(float), kPack<float>);
-  };
-  return (packs(operands) && ...);
+bool heads_in_packs(const Operands&... operands) {
+  return (in_packs<float>({operands.data}, {operands.width, operands.row, operands.head}) && ...);
 }
 
 namespace device {

@@ -159,7 +159,7 @@ void narrow_attention_backward(const Context& context, const AttentionProblem<fl
                                  .dk = dk,
                                  .dv = dv,
                                  .query_blocks = ceil_div(warps_of(queries), of_block),
-                                 .packs = in_packs(problem.q, problem.k, problem.v, y, dy, dq, dk, dv)};
+                                 .packs = heads_in_packs(problem.q, problem.k, problem.v, y, dy, dq, dk, dv)};
   const Grid grid{.blocks = g.query_blocks + ceil_div(warps_of(keys), of_block),
                   .threads = threads,
                   .shared_bytes = sizeof(float) * device::kBackwardElements * static_cast<std::size_t>(of_block)};

@@ -85,23 +85,14 @@ __global__ void binary_packed(Side<T> a, Side<T> b, void* y, Units<T> units) {
 /// A few packs of n elements per thread, at the places of `walk`.
 template <class T, int n>
 __global__ void binary_strided(BinaryOp op, Side<T> a, Side<T> b, void* y, const __grid_constant__ Walk<3> walk) {
-  const uint32_t first = blockIdx.x * (kMapThreads * kMapSteps) + threadIdx.x;
   TwoPacks<T, n> from[kMapSteps];
   int64_t to[kMapSteps];
-  REEL_UNROLL
-  for (int s = 0; s < kMapSteps; ++s) {
-    const uint32_t position = first + s * kMapThreads;
-    if (position >= walk.count) break;
-    int64_t at[3];
-    find(walk, position, at);
+  for_each_place<kMapSteps>(walk, [&](int s, const int64_t(&at)[3]) {
     from[s] = {a.template at<n>(at[0], walk.strides[0][0] != 0), b.template at<n>(at[1], walk.strides[1][0] != 0)};
     to[s] = at[2];
-  }
-  dispatch(op, [&]<class Op>() {
-    REEL_UNROLL
-    for (int s = 0; s < kMapSteps; ++s)
-      if (first + s * kMapThreads < walk.count) write_result<Op>(y, to[s], from[s]);
   });
+  dispatch(op,
+           [&]<class Op>() { for_each_step<kMapSteps>(walk, [&](int s) { write_result<Op>(y, to[s], from[s]); }); });
 }
 
 template <class T>
@@ -176,8 +167,7 @@ void strided(const Context& context, BinaryOp op, const device::Side<T>& a, cons
   }
   const auto run = [&]<int n>() {
     const Walk<3> walk(nest, n);
-    const Grid grid{.blocks = ceil_div(walk.count, kMapThreads * device::kMapSteps), .threads = kMapThreads};
-    launch(context, "binary", grid, &device::binary_strided<T, n>, op, a, b, y, walk);
+    launch(context, "binary", walk_grid(walk, device::kMapSteps), &device::binary_strided<T, n>, op, a, b, y, walk);
   };
   moves_in_packs(nest, kPack<T>, {a.data, b.data, y}, {sizeof(T), sizeof(T), result_size})
       ? run.template operator()<kPack<T>>()

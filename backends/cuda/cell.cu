@@ -95,8 +95,7 @@ namespace {
 template <class F>
 void dispatch(CellOp op, const Array& h, std::initializer_list<const void*> addresses, F&& f) {
   dispatch_floating(h.dtype, [&]<class T>() {
-    bool packed = h.shape[1] % kPack<T> == 0;
-    for (const void* address : addresses) packed = packed && is_aligned(address, sizeof(T), kPack<T>);
+    const bool packed = in_packs<T>(addresses, {h.shape[1]});
     dispatch_cell(op, [&]<class Cell>() {
       packed ? f.template operator()<Cell, T, kPack<T>>() : f.template operator()<Cell, T, 1>();
     });
@@ -109,11 +108,12 @@ void CudaOps::cell(CellOp op, const Array& x, const Array& r, const Array& h_pre
                    const Array* c, const Array& saved) {
   if (h.size == 0) return;
   const void* const before = op == CellOp::lstm ? c_prev->data : op == CellOp::gru ? h_prev.data : nullptr;
-  dispatch(op, h, {x.data, r.data, before, h.data, data_of(c), saved.data}, [&]<class Cell, class T, int count>() {
-    launch(context_, "cell", grid_for(context_, h.size / count), &device::cell<Cell, T, count>, x.as<T>(), r.as<T>(),
-           static_cast<const T*>(before), h.as<T>(), static_cast<T*>(data_of(c)), saved.as<T>(), h.shape[0],
-           h.shape[1]);
-  });
+  dispatch(op, h, {x.data, r.data, before, h.data, data_of<void>(c), saved.data},
+           [&]<class Cell, class T, int count>() {
+             launch(context_, "cell", grid_for(context_, h.size / count), &device::cell<Cell, T, count>, x.as<T>(),
+                    r.as<T>(), static_cast<const T*>(before), h.as<T>(), data_of<T>(c), saved.as<T>(), h.shape[0],
+                    h.shape[1]);
+           });
 }
 
 void CudaOps::cell_backward(CellOp op, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
@@ -122,16 +122,16 @@ void CudaOps::cell_backward(CellOp op, const Array& r, const Array& h_prev, cons
   if (h.size == 0) return;
   const bool gru = op == CellOp::gru;
   const void* const back = gru ? r.data : nullptr;
-  const void* const before = gru ? h_prev.data : data_of(c_prev);
-  dispatch(
-      op, h,
-      {back, before, data_of(c), saved.data, dh.data, data_of(dc), dx.data, dr.data, dh_prev.data, data_of(dc_prev)},
-      [&]<class Cell, class T, int count>() {
-        launch(context_, "cell_backward", grid_for(context_, h.size / count), &device::cell_backward<Cell, T, count>,
-               static_cast<const T*>(back), static_cast<const T*>(before), static_cast<const T*>(data_of(c)),
-               saved.as<T>(), dh.as<T>(), static_cast<const T*>(data_of(dc)), dx.as<T>(), dr.as<T>(), dh_prev.as<T>(),
-               static_cast<T*>(data_of(dc_prev)), h.shape[0], h.shape[1]);
-      });
+  const void* const before = gru ? h_prev.data : data_of<void>(c_prev);
+  dispatch(op, h,
+           {back, before, data_of<void>(c), saved.data, dh.data, data_of<void>(dc), dx.data, dr.data, dh_prev.data,
+            data_of<void>(dc_prev)},
+           [&]<class Cell, class T, int count>() {
+             launch(context_, "cell_backward", grid_for(context_, h.size / count),
+                    &device::cell_backward<Cell, T, count>, static_cast<const T*>(back), static_cast<const T*>(before),
+                    data_of<T>(c), saved.as<T>(), dh.as<T>(), data_of<T>(dc), dx.as<T>(), dr.as<T>(), dh_prev.as<T>(),
+                    data_of<T>(dc_prev), h.shape[0], h.shape[1]);
+           });
 }
 
 }  // namespace reel::cuda

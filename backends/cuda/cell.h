@@ -103,6 +103,4 @@ void dispatch_cell(CellOp op, F&& f) {
   }
 }
 
-inline void* data_of(const Array* array) { return array != nullptr ? array->data : nullptr; }
-
 }  // namespace reel::cuda

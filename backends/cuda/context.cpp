@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "reel/backends/cuda/status.h"
 #include "reel/core/error.h"
@@ -25,24 +26,58 @@ PinnedOwner::~PinnedOwner() { cudaFreeHost(data); }
 namespace {
 
 int selected(int index) {
-  check(cudaSetDevice(index), "cudaSetDevice");
+  use_gpu(index);
   return index;
+}
+
+/// What checks of indices have begun, on all GPUs: a fault may be told by another one than its own.
+struct Checks {
+  struct Check {
+    std::uint64_t serial = 0;
+    std::string op;
+    std::int64_t limit = 0;
+    SourceLocation where;
+  };
+  static constexpr std::size_t kRemembered = 4096;  // older ones are told without their op
+
+  std::mutex mutex;
+  std::vector<Check> last = std::vector<Check>(kRemembered);
+  std::uint64_t serial = 0;
+};
+
+Checks& checks() {
+  static Checks* const instance = new Checks;
+  return *instance;
+}
+
+[[noreturn]] void throw_fault(const Fault& fault) {
+  Checks::Check check;
+  {
+    const std::lock_guard lock(checks().mutex);
+    check = checks().last[fault.serial % Checks::kRemembered];
+  }
+  if (check.serial != fault.serial)  // long ago
+    throw IndexError("cuda: indices must be in range, got " + std::to_string(fault.value) + " at position " +
+                     std::to_string(fault.position));
+  throw_index_error(check.op.c_str(), check.limit, fault.value, fault.position, check.where);
 }
 
 }  // namespace
 
-Context::Context(int index) : index_(selected(index)), memory_(stream_.stream), seen_(sizeof(Fault)), checks_(kChecks) {
+std::uint64_t begin_check(const char* op, std::int64_t limit, SourceLocation where) {
+  Checks& all = checks();
+  const std::lock_guard lock(all.mutex);
+  ++all.serial;
+  all.last[all.serial % Checks::kRemembered] = {all.serial, op, limit, where};
+  return all.serial;
+}
+
+Context::Context(int index) : index_(selected(index)), memory_(index, stream_.stream), seen_(sizeof(Fault)) {
   check(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, index), "cudaDeviceGetAttribute");
   check(cudaMemsetAsync(fault(), 0, sizeof(Fault), stream()), "cudaMemsetAsync");
 }
 
-void Context::use() const {
-  check_usable();
-  thread_local int current = -1;
-  if (current == index_) return;
-  check(cudaSetDevice(index_), "cudaSetDevice");
-  current = index_;
-}
+void Context::use() const { use_gpu(index_); }
 
 Context::Slot& Context::next_slot() {
   if (slots_.size() < kSlots) {
@@ -116,23 +151,54 @@ void Context::wait() {
   throw_fault(fault);
 }
 
-std::uint64_t Context::begin_check(const char* op, std::int64_t limit, SourceLocation where) {
-  const std::lock_guard lock(checks_mutex_);
-  ++serial_;
-  checks_[serial_ % kChecks] = {serial_, op, limit, where};
-  return serial_;
+// The two contexts share no lock: a thread may copy in one direction while another copies in the other one.
+void Context::follow(Context& other) {
+  const std::lock_guard lock(other.reached_mutex_);
+  other.use();
+  check(cudaEventRecord(other.reached_.event, other.stream()), "cudaEventRecord");
+  use();
+  check(cudaStreamWaitEvent(stream(), other.reached_.event, 0), "cudaStreamWaitEvent");
 }
 
-void Context::throw_fault(const Fault& fault) {
-  Check check;
-  {
-    const std::lock_guard lock(checks_mutex_);
-    check = checks_[fault.serial % kChecks];
+// Copies work without it, through the host's memory if need be: what fails here does no harm.
+void Context::open_way_from(const Context& source) {
+  if (open_[source.index_].exchange(true)) return;
+  int can = 0;
+  cudaMemPool_t pool = nullptr;
+  cudaMemAccessDesc access = {};
+  access.location.type = cudaMemLocationTypeDevice;
+  access.location.id = index_;
+  access.flags = cudaMemAccessFlagsProtReadWrite;
+  cudaError_t status = cudaDeviceCanAccessPeer(&can, index_, source.index_);
+  if (status != cudaSuccess || can == 0) return;
+  status = cudaDeviceGetMemPool(&pool, source.index_);
+  if (status == cudaSuccess) status = cudaMemPoolSetAccess(pool, &access, 1);
+  if (status != cudaSuccess) cudaGetLastError();
+}
+
+void Context::from_peer(Context& source, const void* from, void* to, std::size_t bytes) {
+  use();
+  open_way_from(source);
+  // As the source's stream has come to it: later work there may find another fault while this one is on its way.
+  source.use();
+  const Workspace fault_there(source.memory(), sizeof(Fault));
+  check(
+      cudaMemcpyAsync(fault_there.as<void>(), source.fault(), sizeof(Fault), cudaMemcpyDeviceToDevice, source.stream()),
+      "cudaMemcpyAsync");
+  use();
+  const Workspace fault_here(memory(), sizeof(Fault));
+  follow(source);
+  try {
+    check(cudaMemcpyPeerAsync(to, index_, from, source.index_, bytes, stream()), "cudaMemcpyPeerAsync");
+    check(cudaMemcpyPeerAsync(fault_here.as<void>(), index_, fault_there.as<void>(), source.index_, sizeof(Fault),
+                              stream()),
+          "cudaMemcpyPeerAsync");
+    join_fault(*this, fault_here.as<Fault>());
+    source.follow(*this);
+  } catch (...) {
+    cudaStreamSynchronize(stream());  // else the source's memory could be written while it is read
+    throw;
   }
-  if (check.serial != fault.serial)  // long ago
-    throw IndexError("cuda: indices must be in range, got " + std::to_string(fault.value) + " at position " +
-                     std::to_string(fault.position));
-  throw_index_error(check.op.c_str(), check.limit, fault.value, fault.position, check.where);
 }
 
 }  // namespace reel::cuda

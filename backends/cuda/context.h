@@ -4,11 +4,12 @@
 
 #include <atomic>
 #include <memory>
-#include <string>
+#include <mutex>
 #include <vector>
 
 #include "reel/backends/cuda/fault.h"
 #include "reel/backends/cuda/memory.h"
+#include "reel/backends/cuda/status.h"
 #include "reel/core/ops.h"
 
 namespace reel::cuda {
@@ -30,7 +31,7 @@ struct PinnedOwner {
   ~PinnedOwner();
 };
 
-/// One GPU: its stream, on which all of Reel's work is done in the order of the calls, its memory, pinned memory through
+/// One GPU: its stream, on which all of Reel's work on it is done in the order of the calls, its memory, pinned memory through
 /// which transfers go, and the device word for bad indices. Nothing here waits for the GPU but to_host and synchronize.
 class Context {
  public:
@@ -50,33 +51,28 @@ class Context {
   void from_host(const void* host, void* device, std::int64_t bytes);
   /// Returns when the bytes are there. Throws IndexError if a check of indices before has failed.
   void to_host(const void* device, void* host, std::int64_t bytes);
+  /// Copies between two GPUs' memory; the host does not wait. Comes behind all that either stream was given so far, and what
+  /// either is given later comes behind it, as if both were one stream. A bad index that waits there waits here too, then.
+  void from_peer(Context& source, const void* from, void* to, std::size_t bytes);
   /// Returns when the stream is empty. Throws as to_host.
   void synchronize();
 
-  /// For a check of indices: its number, by which its fault is told.
-  std::uint64_t begin_check(const char* op, std::int64_t limit, SourceLocation where);
   Fault* fault() const { return fault_.as<Fault>(); }
 
  private:
   static constexpr std::size_t kSlotBytes = std::size_t{1} << 20;
   static constexpr int kSlots = 4;
-  static constexpr std::size_t kChecks = 4096;  // remembered; older ones are told without their op
 
   struct Slot {
     PinnedOwner memory{kSlotBytes};
     EventOwner done;
     bool busy = false;
   };
-  struct Check {
-    std::uint64_t serial = 0;
-    std::string op;
-    std::int64_t limit = 0;
-    SourceLocation where;
-  };
 
   Slot& next_slot();
   void wait();
-  void throw_fault(const Fault& fault);
+  void follow(Context& other);
+  void open_way_from(const Context& source);
 
   int index_;
   int processors_ = 1;
@@ -87,9 +83,12 @@ class Context {
   std::size_t turn_ = 0;
   PinnedOwner seen_;  // the device word as the host last saw it
   Workspace fault_{memory_, sizeof(Fault)};
-  std::mutex checks_mutex_;
-  std::vector<Check> checks_;
-  std::uint64_t serial_ = 0;
+  std::mutex reached_mutex_;
+  EventOwner reached_;                      // recorded on the stream for another one to wait for
+  std::atomic<bool> open_[kMostGpus] = {};  // from which GPUs copies need not go through the host's memory, if they can
 };
+
+/// For a check of indices on any GPU: its number, by which its fault is told.
+std::uint64_t begin_check(const char* op, std::int64_t limit, SourceLocation where);
 
 }  // namespace reel::cuda

@@ -2,9 +2,41 @@
 // of kChannels results: it reads each element of the other side once for all of them. Weights pass through shared memory, as
 // many channels at a time as fit.
 
+#include <string>
+
 #include "reel/backends/cuda/conv_tiled.h"
+#include "reel/backends/cuda/limits.h"
 
 namespace reel::cuda {
+
+namespace {
+
+// So that places beyond a channel's end, of threads that make nothing, and mirror images fit 32 bits too.
+constexpr int64_t kMostElements = INT32_MAX - 1023, kMostAlong = int64_t{1} << 30;
+
+/// `sizes` along three axes, together at most kMostElements.
+void require_count(const char* what, const int64_t (&sizes)[3]) {
+  int64_t count = 0;
+  if (!__builtin_mul_overflow(sizes[0], sizes[1], &count) && !__builtin_mul_overflow(count, sizes[2], &count) &&
+      count <= kMostElements)
+    return;
+  std::string text;
+  for (int a = 0; a < 3; ++a)
+    if (sizes[a] != 1) text += (text.empty() ? "" : " x ") + std::to_string(sizes[a]);
+  refuse_size(what, kMostElements, text);
+}
+
+void require_axis(const char* what, int64_t size) {
+  if (size > kMostAlong) refuse_size(what, kMostAlong, std::to_string(size));
+}
+
+/// A stride or dilation. From one element alone, steps lead nowhere.
+int step(int64_t elements, int64_t size) {
+  constexpr int64_t kFar = kMostAlong / 2;
+  return static_cast<int>(elements == 1 && size > kFar ? kFar : size);
+}
+
+}  // namespace
 
 Geometry::Geometry(const Conv& conv, const Array& x, const Array& y, const Array* relu_output)
     : batch(static_cast<int>(conv.batch)),
@@ -15,12 +47,18 @@ Geometry::Geometry(const Conv& conv, const Array& x, const Array& y, const Array
       x_image(x.strides[0]),
       y_image(y.strides[0]),
       mask_image(relu_output != nullptr ? relu_output->strides[0] : 0) {
+  require_count("a channel of the input", conv.input);
+  require_count("a channel of the result", conv.output);
+  require_count("the kernel", conv.kernel);
+  require_axis("the batch", conv.batch);
+  require_axis("the channels of an image", conv.in > conv.out ? conv.in : conv.out);
   for (int a = 0; a < 3; ++a) {
+    require_axis("an axis of the padded input", conv.input[a] + 2 * conv.padding[a]);
     input[a] = static_cast<int>(conv.input[a]);
     kernel[a] = static_cast<int>(conv.kernel[a]);
     output[a] = static_cast<int>(conv.output[a]);
-    stride[a] = static_cast<int>(conv.stride[a]);
-    dilation[a] = static_cast<int>(conv.dilation[a]);
+    stride[a] = step(conv.output[a], conv.stride[a]);
+    dilation[a] = step(conv.kernel[a], conv.dilation[a]);
     padding[a] = static_cast<int>(conv.padding[a]);
   }
 }
@@ -37,10 +75,10 @@ inline constexpr int kLoads = 3;  // at once: a row of the usual kernel
 struct Tile {
   int group, first, channels;  // of the group's
 
-  REEL_DEVICE Tile(int per_group) {
-    const int tiles = (per_group + kChannels - 1) / kChannels;
-    group = blockIdx.y / tiles;
-    first = blockIdx.y % tiles * kChannels;
+  REEL_DEVICE Tile(int per_group, int first_tile) {
+    const int tiles = (per_group + kChannels - 1) / kChannels, tile = first_tile + static_cast<int>(blockIdx.y);
+    group = tile / tiles;
+    first = tile % tiles * kChannels;
     channels = smaller(kChannels, per_group - first);
   }
 };
@@ -62,9 +100,9 @@ REEL_DEVICE void for_each_channel(int count, int taps, T* shared, int chunk, Loa
 
 template <class T, bool zero_padding>
 __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* weight, const T* bias, bool relu, T* y,
-                     int chunk, int taps_at_once) {
+                     int chunk, int taps_at_once, int first_tile) {
   REEL_DYNAMIC_SHARED(T, shared);
-  const Tile tile(g.out_group());
+  const Tile tile(g.out_group(), first_tile);
   const int position = blockIdx.x * blockDim.x + threadIdx.x, taps = g.taps(), in = g.in_group();
   const bool inside = position < g.outputs();
   const Position output(inside ? position : 0, g.output);
@@ -160,9 +198,9 @@ REEL_DEVICE void for_each_output(const Geometry& g, const Position& input, const
 
 template <class T>
 __global__ void conv_backward_input(const __grid_constant__ Geometry g, const T* dy, const T* relu_output,
-                                    const T* weight, T* dx, int chunk, int taps_at_once) {
+                                    const T* weight, T* dx, int chunk, int taps_at_once, int first_tile) {
   REEL_DYNAMIC_SHARED(T, shared);
-  const Tile tile(g.in_group());
+  const Tile tile(g.in_group(), first_tile);
   const int position = blockIdx.x * blockDim.x + threadIdx.x, taps = g.taps(), in = g.in_group(), out = g.out_group();
   const bool inside = position < g.inputs();
   const Position input(inside ? position : 0, g.input);
@@ -205,6 +243,16 @@ namespace {
 struct Plan {
   Grid grid;
   int chunk, taps;
+
+  /// launch_part(grid, first tile of channels): a grid has kMostBlocksAcross of them at most.
+  template <class F>
+  void for_each_part(F launch_part) const {
+    Grid part = grid;
+    for (int64_t first = 0; first < grid.y; first += part.y) {
+      part.y = grid.y - first < kMostBlocksAcross ? grid.y - first : kMostBlocksAcross;
+      launch_part(part, static_cast<int>(first));
+    }
+  }
 };
 
 template <class T>
@@ -214,7 +262,7 @@ Plan plan_for(const Geometry& g, int positions, int own_per_group, int others) {
   const int chunk = others < most ? (others > 0 ? others : 1) : most;
   return {{.blocks = ceil_div(positions, device::kConvThreads),
            .y = g.groups * ceil_div(own_per_group, device::kChannels),
-           .z = g.batch < 65535 ? g.batch : 65535,
+           .z = g.batch < kMostBlocksAcross ? g.batch : kMostBlocksAcross,
            .threads = device::kConvThreads,
            .shared_bytes = sizeof(T) * static_cast<std::size_t>(device::kChannels * taps * chunk)},
           chunk,
@@ -225,9 +273,9 @@ Plan plan_for(const Geometry& g, int positions, int own_per_group, int others) {
 bool conv_plain(const Context& context, const Geometry& geometry, const Correlation& g, const Array& x,
                 const Array* mask, const Array& weight, const Array* bias, bool relu, const Array& y) {
   if (y.dtype != DType::f32 || geometry.mode != PaddingMode::zero || geometry.groups != 1) return false;
-  const auto data = [](const Array* array) { return array != nullptr ? array->as<float>() : nullptr; };
   const auto run = [&](auto kernel) {
-    return kernel(context, g, x.as<float>(), data(mask), weight.as<float>(), data(bias), relu, y.as<float>());
+    return kernel(context, g, x.as<float>(), data_of<float>(mask), weight.as<float>(), data_of<float>(bias), relu,
+                  y.as<float>());
   };
   return run(conv_tiled) || run(conv_gathered);
 }
@@ -242,8 +290,10 @@ void CudaOps::conv(const Conv& conv, const Array& x, const Array& weight, const 
   dispatch_floating(y.dtype, [&]<class T>() {
     const Plan plan = plan_for<T>(g, g.outputs(), g.out_group(), g.in_group());
     const auto kernel = g.mode == PaddingMode::zero ? &device::conv<T, true> : &device::conv<T, false>;
-    launch(context_, "conv", plan.grid, kernel, g, x.as<T>(), weight.as<T>(), bias != nullptr ? bias->as<T>() : nullptr,
-           epilogue == Epilogue::relu, y.as<T>(), plan.chunk, plan.taps);
+    plan.for_each_part([&](const Grid& grid, int first) {
+      launch(context_, "conv", grid, kernel, g, x.as<T>(), weight.as<T>(), data_of<T>(bias), epilogue == Epilogue::relu,
+             y.as<T>(), plan.chunk, plan.taps, first);
+    });
   });
 }
 
@@ -254,8 +304,10 @@ void CudaOps::conv_backward_input(const Conv& conv, const Array& dy, const Array
   if (conv_plain(context_, g, input_gradient_of(g), dy, relu_output, weight, nullptr, false, dx)) return;
   dispatch_floating(dx.dtype, [&]<class T>() {
     const Plan plan = plan_for<T>(g, g.inputs(), g.in_group(), g.out_group());
-    launch(context_, "conv_backward_input", plan.grid, &device::conv_backward_input<T>, g, dy.as<T>(),
-           relu_output != nullptr ? relu_output->as<T>() : nullptr, weight.as<T>(), dx.as<T>(), plan.chunk, plan.taps);
+    plan.for_each_part([&](const Grid& grid, int first) {
+      launch(context_, "conv_backward_input", grid, &device::conv_backward_input<T>, g, dy.as<T>(),
+             data_of<T>(relu_output), weight.as<T>(), dx.as<T>(), plan.chunk, plan.taps, first);
+    });
   });
 }
 

@@ -150,11 +150,9 @@ __global__ void __launch_bounds__(kGatherThreads, 4)
     int tap = 0;
     REEL_UNROLL
     for (int a = 0; a < 3; ++a) tap = tap * g.kernel[a] + phase.first_tap[a] + own_tap.at[a] * phases.tap_step[a];
-    const float* const of =
-        weight + static_cast<int64_t>(channel) * g.weight_in + (g.backwards ? g.taps() - 1 - tap : tap);
+    const float* const of = weight + channel * g.weight_in + (g.backwards ? g.taps() - 1 - tap : tap);
     for (int o = threadIdx.x / kTerms; o < S::channels; o += kGatherThreads / kTerms)
-      weights[own * S::weight_pitch + o] =
-          own < count && o < outs ? of[static_cast<int64_t>(first + o) * g.weight_out] : 0.0f;
+      weights[own * S::weight_pitch + o] = own < count && o < outs ? of[(first + o) * g.weight_out] : 0.0f;
     __syncthreads();
     list_terms(done + kTerms);
     if (out >= outs) continue;
@@ -222,11 +220,11 @@ device::Phases phases_of(const Correlation& g) {
 
 bool conv_gathered(const Context& context, const Correlation& g, const float* x, const float* mask, const float* weight,
                    const float* bias, bool relu, float* y) {
-  constexpr int kMostBlocks = 65535, kMost = std::numeric_limits<int>::max();
+  constexpr int kMost = std::numeric_limits<int>::max();
   for (const int spread : g.spread)
     if (spread > device::Phases::kMost) return false;
   // Few channels fill no thread: forward, the direct kernel has the fewest instructions for them.
-  if ((g.out <= 4 && !g.backwards) || g.out > kMostBlocks) return false;
+  if ((g.out <= 4 && !g.backwards) || g.out > kMostBlocksAcross) return false;
   if (int64_t{g.in} * g.taps() > kMost - device::kTerms || g.inputs() > kMost / device::kTerms) return false;
   const device::Phases phases = phases_of(g);
   // The first phase is the largest.

@@ -90,14 +90,15 @@ struct WeightLoad {
 
   REEL_DEVICE WeightLoad(const Correlation& g, const float* weight_, int first)
       : weight(weight_),
-        step(g.weight_in),
+        step(static_cast<int>(g.weight_in)),
         term(threadIdx.x % 4 + threadIdx.x / (4 * S::channels) * 4),
         out(threadIdx.x / 4 % S::channels),
         exists(first + out < g.out) {
     REEL_UNROLL
     for (int s = 0; s < S::weight_slots; ++s) {
       const int i = term + s * S::term_step, tap = i % kTaps;
-      offset[s] = (first + out) * g.weight_out + i / kTaps * g.weight_in + (g.backwards ? kTaps - 1 - tap : tap);
+      offset[s] =
+          (first + out) * static_cast<int>(g.weight_out) + i / kTaps * step + (g.backwards ? kTaps - 1 - tap : tap);
     }
   }
   REEL_DEVICE void fetch(int channels) {
@@ -250,15 +251,13 @@ using Tile1x16 = device::Tile<1, 4, 1, 4, 2, 6>;
 using Tile16x2 = device::Tile<4, 2, 4, 1, 4, 5>;
 using Tile1x8 = device::Tile<1, 2, 1, 4, 4, 6>;
 
-constexpr int kMostBlocks = 65535;  // along the grid's y and z
-
 }  // namespace
 
 bool conv_tiled(const Context& context, const Correlation& g, const float* x, const float* mask, const float* weight,
                 const float* bias, bool relu, float* y) {
   const bool flat = g.input[0] == 1 && g.kernel[0] == 1 && g.output[0] == 1 && g.padding[0] == 0;
   if (!flat || int64_t{g.in} * g.out * device::kTaps > std::numeric_limits<int>::max()) return false;
-  if (g.batch > kMostBlocks || g.out > kMostBlocks) return false;
+  if (g.batch > kMostBlocksAcross || g.out > kMostBlocksAcross) return false;
   for (int a = 1; a < 3; ++a)
     if (g.kernel[a] != 3 || g.stride[a] != 1 || g.dilation[a] != 1 || g.spread[a] != 1) return false;
 
@@ -275,7 +274,7 @@ bool conv_tiled(const Context& context, const Correlation& g, const float* x, co
     return 2 * grid.blocks * grid.y * grid.z > context.processors();
   };
   const auto run = [&]<class S>() {
-    const bool packed = is_aligned(y, sizeof(float), 4) && g.output[2] % 4 == 0 && g.y_image % 4 == 0;
+    const bool packed = in_packs<float>({y}, {g.output[2], g.y_image});
     launch(context, "conv", grid_of.template operator()<S>(), &device::conv_tiled<S>, g, x, mask, weight, bias, relu, y,
            packed);
     return true;

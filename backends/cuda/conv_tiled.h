@@ -11,8 +11,8 @@ struct Correlation {
   int input[3], kernel[3], output[3], stride[3], dilation[3], padding[3];
   int spread[3];  // x's elements lie so far apart, with zeros between them
   int64_t x_image, y_image, mask_image = 0;
-  int weight_in, weight_out;  // elements of the weight from channel to channel
-  bool backwards = false;     // the kernel
+  int64_t weight_in, weight_out;  // elements of the weight from channel to channel
+  bool backwards = false;         // the kernel
 
   __host__ __device__ int inputs() const { return input[0] * input[1] * input[2]; }
   __host__ __device__ int outputs() const { return output[0] * output[1] * output[2]; }
@@ -27,7 +27,7 @@ inline Correlation forward_of(const Geometry& g) {
   c.x_image = g.x_image;
   c.y_image = g.y_image;
   c.weight_in = g.taps();
-  c.weight_out = g.in * g.taps();
+  c.weight_out = int64_t{g.in} * g.taps();
   for (int a = 0; a < 3; ++a) {
     c.input[a] = g.input[a];
     c.kernel[a] = g.kernel[a];
@@ -48,7 +48,7 @@ inline Correlation input_gradient_of(const Geometry& g) {
   c.x_image = g.y_image;
   c.y_image = g.x_image;
   c.mask_image = g.mask_image;
-  c.weight_in = g.in * g.taps();
+  c.weight_in = int64_t{g.in} * g.taps();
   c.weight_out = g.taps();
   c.backwards = true;
   for (int a = 0; a < 3; ++a) {

@@ -88,7 +88,7 @@ void CudaOps::conv_backward_weight(const Conv& conv, const Array& x, const Array
            matrix_of(y.data, 1, y.size, y.size, y), nullptr);
   };
   dispatch_floating(dweight.dtype, [&]<class T>() {
-    const T* const y = relu_output != nullptr ? relu_output->as<T>() : nullptr;
+    const T* const y = data_of<T>(relu_output);
     const int64_t blocks = int64_t{g.out} * g.in_group() * ceil_div(g.taps(), device::kTaps);
     in_pieces.template operator()<T>(dweight, blocks, [&](T* to, const Grid& grid, int64_t piece) {
       launch(context_, "conv_backward_weight", grid, &device::conv_backward_weight<T>, g, x.as<T>(), dy.as<T>(), y, to,

@@ -74,6 +74,8 @@ bool WeightTiling::plan(std::size_t element_bytes, int wanted_blocks) {
   in_tiles = g.in_group() > 0 ? ceil_div_int(g.in_group(), in_channels()) : 1;
   row_slices = ceil_div_int(g.kernel[1], micro_rows);
   col_slices = ceil_div_int(g.kernel[2], micro_cols);
+  if (int64_t{g.groups} * g.kernel[0] * row_slices > INT32_MAX / (int64_t{col_slices} * out_tiles * in_tiles + 1))
+    return false;  // tiles() is an int
   dense = g.stride[2] == 1 && g.dilation[2] == 1;
 
   // The largest chunk that fits, but so small that half of the wanted blocks have one; each lane has a run of it.
@@ -84,7 +86,7 @@ bool WeightTiling::plan(std::size_t element_bytes, int wanted_blocks) {
   while (wanted > kRun &&
          (shared_bytes(element_bytes) > kShared || (wanted > least && count() * tiles() < wanted_blocks / 2)))
     cut(wanted /= 2);
-  if (shared_bytes(element_bytes) > kShared || count() > INT32_MAX / 2 || tiles() > 65535) return false;
+  if (shared_bytes(element_bytes) > kShared || count() > INT32_MAX / 2) return false;
 
   chunks = static_cast<int>(count());
   const int blocks = tiles() < wanted_blocks ? wanted_blocks / (tiles() > 0 ? tiles() : 1) : 1;

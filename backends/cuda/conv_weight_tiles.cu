@@ -178,6 +178,8 @@ REEL_DEVICE void load_x(const WeightTiling& w, const WeightTile& tile, const Chu
   });
 }
 
+REEL_DEVICE int tile_of_block(const WeightTiling& w) { return w.first_tile + static_cast<int>(blockIdx.y); }
+
 /// Where the results go: to `partial` [splits, tiles, sums, threads_of_tile], or to the gradients if it is null.
 template <class T>
 struct WeightTarget {
@@ -185,9 +187,8 @@ struct WeightTarget {
 
   /// Sum number `sum` of thread `thread` of a tile's threads, of this block; `again`: added to what is there.
   REEL_DEVICE void put_partial(const WeightTiling& w, int sum, int thread, T value, bool again) const {
-    T& to =
-        partial[((static_cast<int64_t>(blockIdx.x) * gridDim.y + blockIdx.y) * w.sums() + sum) * w.threads_of_tile() +
-                thread];
+    const int64_t of_block = static_cast<int64_t>(blockIdx.x) * w.tiles() + tile_of_block(w);
+    T& to = partial[(of_block * w.sums() + sum) * w.threads_of_tile() + thread];
     to = again ? to + value : value;
   }
 
@@ -219,7 +220,7 @@ __global__ void __launch_bounds__(WeightTiling::kThreads, kResident<T, Size>)
     conv_weight_tiles(const __grid_constant__ WeightTiling w, const T* x, const T* dy, const T* relu_output,
                       const WeightTarget<T> target) {
   REEL_DYNAMIC_SHARED(T, shared);
-  const WeightTile tile(w, blockIdx.y);
+  const WeightTile tile(w, tile_of_block(w));
   T *const dz = shared, *const seen = shared + w.out_channels() * w.z_pitch;
   const int split = blockIdx.x, width = w.threads_of_tile();
   const int begin = split * w.chunks_of_split + smaller(split, w.chunks_left);
@@ -332,20 +333,17 @@ bool run_tiles(const Context& context, const Geometry& g, const T* x, const T* d
   w.micro_cols = Size::cols;
   w.bias = dbias != nullptr;
   if (!w.plan(sizeof(T), WeightTiling::kProcessors * device::kResident<T, Size>)) return false;
-  const auto packs = [&](const T* y, int64_t image) {
-    return y == nullptr || (is_aligned(y, sizeof(T), kPack<T>) && image % kPack<T> == 0);
-  };
-  w.packs = g.output[2] % kPack<T> == 0 && packs(dy, g.y_image) && packs(relu_output, g.mask_image);
+  w.packs = in_packs<T>({dy, relu_output}, {g.output[2], g.y_image, g.mask_image});
 
   const int64_t results = int64_t{w.tiles()} * w.results();
   const Workspace partial(context.memory(), w.direct ? 0 : sizeof(T) * static_cast<std::size_t>(w.splits * results));
   const device::WeightTarget<T> target{partial.as<T>(), dweight, dbias};
-  launch(context, "conv_backward_weight",
-         {.blocks = w.splits,
-          .y = w.tiles(),
-          .threads = WeightTiling::kThreads,
-          .shared_bytes = w.shared_bytes(sizeof(T))},
-         &device::conv_weight_tiles<T, Size>, w, x, dy, relu_output, target);
+  Grid grid{.blocks = w.splits, .threads = WeightTiling::kThreads, .shared_bytes = w.shared_bytes(sizeof(T))};
+  for (int64_t first = 0; first < w.tiles(); first += grid.y) {
+    grid.y = w.tiles() - first < kMostBlocksAcross ? w.tiles() - first : kMostBlocksAcross;
+    w.first_tile = static_cast<int>(first);
+    launch(context, "conv_backward_weight", grid, &device::conv_weight_tiles<T, Size>, w, x, dy, relu_output, target);
+  }
   if (w.direct) return true;
   constexpr int64_t kWanted = 264;  // blocks
   const device::Lanes lanes{power_of_two_from(ceil_div(results, kWanted), 1, device::kWarp)};
@@ -362,9 +360,8 @@ bool conv_backward_weight_tiles(const Context& context, const Geometry& g, const
   bool done = false;
   dispatch_floating(dweight.dtype, [&]<class T>() {
     dispatch_micro<T>(g, [&]<class Size>() {
-      done =
-          run_tiles<T, Size>(context, g, x.as<T>(), dy.as<T>(), relu_output != nullptr ? relu_output->as<T>() : nullptr,
-                             dweight.as<T>(), dbias != nullptr ? dbias->as<T>() : nullptr);
+      done = run_tiles<T, Size>(context, g, x.as<T>(), dy.as<T>(), data_of<T>(relu_output), dweight.as<T>(),
+                                data_of<T>(dbias));
     });
   });
   return done;

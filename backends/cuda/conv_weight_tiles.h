@@ -34,6 +34,7 @@ struct WeightTiling {
   int row_tiles, col_tiles;                         // of an output plane
   int chunks, splits, flush;                        // chunks from sum to sum of a chain
   int chunks_of_split, chunks_left;                 // the first `left` splits have one more
+  int first_tile = 0;                               // of a launch: a grid does not have more than 65,535 across
   int x_rows, x_cols, x_pitch, x_plane, z_pitch;    // in shared memory
   int x_shift;                                      // 2^x_shift threads load a channel
   Divisor x_row;

@@ -3,6 +3,7 @@
 //   transposition   y is without gaps along one axis and x along another: tiles through shared memory, both sides in lines
 //   rows            the inner axis is without gaps in y, and in x or one value: packs that look for their places
 //   general         elements that look for their places
+//   another GPU     no gaps, one copy between the two: context.h
 // and conversions by the last two. From bf16 and f16 these go by way of f32, which holds all of both, and to them by way of f64.
 
 #include "reel/backends/cuda/convert.h"
@@ -19,27 +20,19 @@ inline constexpr int kCopySteps = 4;
 /// A few packs of n elements per thread, at the places of `walk`.
 template <class To, class From, int n>
 __global__ void copy_strided(const From* x, To* y, const __grid_constant__ Walk<2> walk) {
-  const uint32_t first = blockIdx.x * (kMapThreads * kCopySteps) + threadIdx.x;
   const bool along = walk.strides[0][0] != 0;
   Pack<From, n> from[kCopySteps];
   int64_t to[kCopySteps];
-  REEL_UNROLL
-  for (int s = 0; s < kCopySteps; ++s) {
-    const uint32_t position = first + s * kMapThreads;
-    if (position >= walk.count) break;
-    int64_t at[2];
-    find(walk, position, at);
+  for_each_place<kCopySteps>(walk, [&](int s, const int64_t(&at)[2]) {
     from[s] = along ? load_pack<From, n>(x + at[0]) : splat<n>(x[at[0]]);
     to[s] = at[1];
-  }
-  REEL_UNROLL
-  for (int s = 0; s < kCopySteps; ++s) {
-    if (first + s * kMapThreads >= walk.count) break;
+  });
+  for_each_step<kCopySteps>(walk, [&](int s) {
     Pack<To, n> converted;
     REEL_UNROLL
     for (int k = 0; k < n; ++k) converted.v[k] = convert<To>(from[s].v[k]);
     write_pack(y + to[s], converted);
-  }
+  });
 }
 
 /// A tile per block.
@@ -76,8 +69,7 @@ void strided(const Context& context, const From* x, To* y, const Nest<2>& nest) 
   }
   const auto run = [&]<int n>() {
     const Walk<2> walk(nest, n);
-    const Grid grid{.blocks = ceil_div(walk.count, kMapThreads * device::kCopySteps), .threads = kMapThreads};
-    launch(context, "copy", grid, &device::copy_strided<To, From, n>, x, y, walk);
+    launch(context, "copy", walk_grid(walk, device::kCopySteps), &device::copy_strided<To, From, n>, x, y, walk);
   };
   constexpr int pack = kPack<To> < kPack<From> ? kPack<To> : kPack<From>;
   moves_in_packs(nest, pack, {x, y}, {sizeof(From), sizeof(To)}) ? run.template operator()<pack>()
@@ -109,8 +101,12 @@ Array dense_like(const Array& y, void* data, DType dtype) {
 void CudaOps::copy(const Array& x, const Array& y) {
   if (y.size == 0) return;
   if (x.dtype == y.dtype && x.contiguous && y.contiguous) {
-    context_.use();
     const std::size_t bytes = static_cast<std::size_t>(y.size) * size_of(y.dtype);
+    if (!x.device.is_cpu() && x.device.index != context_.index()) {
+      context_.from_peer(gpu(x.device.index).context(), x.data, y.data, bytes);
+      return;
+    }
+    context_.use();
     check(cudaMemcpyAsync(y.data, x.data, bytes, cudaMemcpyDeviceToDevice, context_.stream()), "cudaMemcpyAsync");
     return;
   }

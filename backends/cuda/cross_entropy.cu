@@ -207,7 +207,7 @@ void CudaOps::cross_entropy(const Array& logits, const Array& target, std::int64
                grid.blocks, rows);
     };
     if (n <= kLongestHeld<T>) {
-      const HeldPlan plan = held_plan<T>(rows, n, in_packs<T>(n, {x}), sizeof(T));
+      const HeldPlan plan = held_plan<T>(rows, n, in_packs<T>({x}, {n}), sizeof(T));
       run(plan.grid, [&](const Grid& grid, const device::Losses<T>& losses) {
         dispatch_held<T>(plan, [&]<int count, int packs>() {
           launch(context_, "cross_entropy", grid, &device::cross_entropy_held<T, count, packs>, x, classes, losses,
@@ -235,7 +235,7 @@ void CudaOps::cross_entropy_backward(const Array& logits, const Array& target, s
   dispatch_floating(logits.dtype, [&]<class T>() {
     const T* const x = logits.as<T>();
     T* const dx = dlogits.as<T>();
-    const bool packed = in_packs<T>(n, {x, dx});
+    const bool packed = in_packs<T>({x, dx}, {n});
     const bool mean = dloss.rank() == 0;
     const device::LossGradients<T> grads{dloss.as<T>(), mean ? 0 : dloss.strides[0],
                                          mean ? lse.as<T>() + rows : nullptr};

@@ -138,4 +138,7 @@ class CudaOps final : public MissingOps {
   Context context_;
 };
 
+/// The backend of GPU number `index`, made when it is first asked for.
+CudaOps& gpu(int index);
+
 }  // namespace reel::cuda

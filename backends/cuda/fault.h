@@ -13,4 +13,10 @@ struct Fault {
   long long position, value;
 };
 
+class Context;
+
+/// Puts on the stream of `context`: the fault at `incoming` in its memory, if there is one, goes to its device word, unless an
+/// earlier one is there.
+void join_fault(const Context& context, const Fault* incoming);
+
 }  // namespace reel::cuda

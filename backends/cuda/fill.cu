@@ -64,7 +64,7 @@ void CudaOps::fill(const Array& y, Scalar value) {
   dispatch_bytes(size_of(y.dtype), [&]<class T>() {
     const T element = static_cast<T>(bits);
     if (y.contiguous) {
-      const Units<T> units = units_of<T>(0, y.size, all_packed({y.data}));
+      const Units<T> units = units_of<T>(0, y.size, in_packs<T>({y.data}));
       launch(context_, "fill", units.grid(device::kFillSteps), &device::fill_packed<T>, y.as<T>(), element, units);
       return;
     }

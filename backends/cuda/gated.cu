@@ -114,7 +114,7 @@ void for_row_packs(DType dtype, int64_t rows, int64_t n, std::initializer_list<c
           f.template operator()<T, width>(row, first * width, part, grid);
         }
     };
-    n % kPack<T> == 0 && all_packed(addresses) ? run.template operator()<kPack<T>>() : run.template operator()<1>();
+    in_packs<T>(addresses, {n}) ? run.template operator()<kPack<T>>() : run.template operator()<1>();
   });
 }
 

@@ -137,12 +137,4 @@ void dispatch_held(const HeldPlan& plan, F&& f) {
   return f.template operator()<1, kHeld<T>>();
 }
 
-/// Whether rows of n elements can be read in packs at all of these addresses (null: not there).
-template <class T>
-bool in_packs(int64_t n, std::initializer_list<const T*> addresses) {
-  bool packed = n % kPack<T> == 0;
-  for (const T* address : addresses) packed = packed && is_aligned(address, sizeof(T), kPack<T>);
-  return packed;
-}
-
 }  // namespace reel::cuda

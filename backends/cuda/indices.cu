@@ -1,5 +1,6 @@
 // Bad indices are found on the device, without making the host wait: the first fault is kept in the device word and thrown
-// when the host next waits for the GPU. Kernels that use indices leave out the bad ones.
+// when the host next waits for the GPU. Kernels that use indices leave out the bad ones. A fault goes along with what is copied
+// to another GPU.
 
 #include "reel/backends/cuda/kernel.h"
 
@@ -36,13 +37,22 @@ __global__ void check_indices(const Index* index, int64_t count, int64_t limit, 
   if (threadIdx.x == 0 && first < count) report(fault, serial, first, index[first]);
 }
 
+/// The grid's first thread.
+__global__ void join_fault(const Fault* incoming, Fault* fault) {
+  if (threadIdx.x == 0 && incoming->serial != 0) report(fault, incoming->serial, incoming->position, incoming->value);
+}
+
 }  // namespace
 }  // namespace device
+
+void join_fault(const Context& context, const Fault* incoming) {
+  launch(context, "join_fault", {.threads = device::kWarp}, &device::join_fault, incoming, context.fault());
+}
 
 void CudaOps::check_indices(const Array& index, std::int64_t limit, const std::int64_t* exempt, const char* op,
                             SourceLocation where) {
   if (index.size == 0) return;
-  const std::uint64_t serial = context_.begin_check(op, limit, where);
+  const std::uint64_t serial = begin_check(op, limit, where);
   Grid grid = grid_for(context_, index.size);
   grid.shared_bytes = kThreads / device::kWarp * sizeof(int64_t);
   dispatch_index(index.dtype, [&]<class Index>() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <type_traits>
 
 #include "reel/backends/cuda/cuda_ops.h"
@@ -101,6 +102,21 @@ inline constexpr int kPack = kPackBytes / static_cast<int>(sizeof(T));
 /// Whether packs of `count` elements of `size` bytes may be read there.
 inline bool is_aligned(const void* data, std::size_t size, int count) {
   return reinterpret_cast<std::uintptr_t>(data) % (size * static_cast<std::size_t>(count)) == 0;
+}
+
+/// Whether T can be moved in packs at all of these addresses (null: there is nothing), and so many elements from them.
+template <class T>
+bool in_packs(std::initializer_list<const void*> addresses, std::initializer_list<int64_t> steps = {}) {
+  bool packed = true;
+  for (const void* address : addresses) packed = packed && is_aligned(address, sizeof(T), kPack<T>);
+  for (const int64_t step : steps) packed = packed && step % kPack<T> == 0;
+  return packed;
+}
+
+/// The elements of an array that need not be there: then null.
+template <class T>
+T* data_of(const Array* array) {
+  return array != nullptr ? array->as<T>() : nullptr;
 }
 
 /// [rows, cols] in memory as an Array, with `stride` elements from row to row; dtype and device are those of `like`.

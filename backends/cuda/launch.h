@@ -31,11 +31,18 @@ inline Grid grid_for(const Context& context, std::int64_t work, int threads = kT
   return {.blocks = blocks < most ? blocks : most, .threads = threads};
 }
 
+inline constexpr std::int64_t kMostBlocks = 2147483647, kMostBlocksAcross = 65535;  // along x; along y and z
+
+/// Throws DeviceError: that the op which runs needs more blocks than a grid has.
+[[noreturn]] void refuse_grid(const char* name, const Grid& grid);
+
 /// Puts a kernel on the GPU's stream; `name` is told in errors.
 template <class... Parameters, class... Arguments>
 void launch(const Context& context, const char* name, const Grid& grid, void (*kernel)(Parameters...),
             Arguments... arguments) {
   if (grid.blocks == 0 || grid.y == 0 || grid.z == 0) return;
+  if (grid.blocks > kMostBlocks || grid.y > kMostBlocksAcross || grid.z > kMostBlocksAcross) [[unlikely]]
+    refuse_grid(name, grid);
   context.use();
   cudaLaunchConfig_t config = {};
   config.gridDim =

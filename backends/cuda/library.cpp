@@ -33,7 +33,7 @@ namespace {
 /// The CudaOps of each GPU, made when it is first asked for. Never destroyed: tensors may outlive every static object.
 struct Backends {
   std::mutex mutex;
-  std::atomic<CudaOps*> ops[128] = {};
+  std::atomic<CudaOps*> ops[kMostGpus] = {};
 };
 
 Backends& backends() {
@@ -41,18 +41,9 @@ Backends& backends() {
   return *instance;
 }
 
-int device_count(const char** missing) {
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaSuccess && count > 0) return count < 128 ? count : 127;
-  cudaGetLastError();
-  *missing = status == cudaErrorInsufficientDriver ? "the NVIDIA driver is missing, or older than this library needs"
-             : status == cudaErrorNoDevice || status == cudaSuccess ? "this machine has no NVIDIA GPU that CUDA can use"
-                                                                    : cudaGetErrorString(status);
-  return 0;
-}
+}  // namespace
 
-Ops& ops(int index) {
+CudaOps& gpu(int index) {
   std::atomic<CudaOps*>& place = backends().ops[index];
   if (CudaOps* there = place.load(std::memory_order_acquire)) [[likely]]
     return *there;
@@ -62,8 +53,23 @@ Ops& ops(int index) {
   return *place.load(std::memory_order_relaxed);
 }
 
+namespace {
+
+int device_count(const char** missing) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0) return count < kMostGpus ? count : kMostGpus - 1;
+  cudaGetLastError();
+  *missing = status == cudaErrorInsufficientDriver ? "the NVIDIA driver is missing, or older than this library needs"
+             : status == cudaErrorNoDevice || status == cudaSuccess ? "this machine has no NVIDIA GPU that CUDA can use"
+                                                                    : cudaGetErrorString(status);
+  return 0;
+}
+
+Ops& ops(int index) { return gpu(index); }
+
 void launch_at(int index, const UserKernel& kernel, const KernelLaunch& launch, SourceLocation where) {
-  launch_source(static_cast<CudaOps&>(ops(index)).context(), source_of(kernel, launch, where), launch, where);
+  launch_source(gpu(index).context(), source_of(kernel, launch, where), launch, where);
 }
 
 }  // namespace

@@ -29,12 +29,6 @@ Units<T> units_of(int64_t begin, int64_t end, bool packed) {
   return {begin, end, first * kPack<T>, last - first};
 }
 
-inline bool all_packed(std::initializer_list<const void*> arrays) {
-  for (const void* array : arrays)
-    if (!is_aligned(array, 1, kPackBytes)) return false;
-  return true;
-}
-
 namespace device {
 
 /// store_pack to global memory, surely in one instruction: the compiler may write a struct in parts.
@@ -102,6 +96,30 @@ REEL_DEVICE void for_each_unit(const Units<T>& units, Load load, Use use) {
   load_and_use<1, steps>(packs, high, at, load, use);
 }
 
+/// This thread's `steps` positions of a walk: f(step, offsets of the operands there).
+template <int steps, int N, class F>
+REEL_DEVICE void for_each_place(const Walk<N>& walk, F f) {
+  const uint32_t first = blockIdx.x * (kMapThreads * steps) + threadIdx.x;
+  REEL_UNROLL
+  for (int s = 0; s < steps; ++s) {
+    const uint32_t position = first + s * kMapThreads;
+    if (position >= walk.count) break;
+    int64_t at[N];
+    find(walk, position, at);
+    f(s, at);
+  }
+}
+/// f(step) for the same ones.
+template <int steps, int N, class F>
+REEL_DEVICE void for_each_step(const Walk<N>& walk, F f) {
+  const uint32_t first = blockIdx.x * (kMapThreads * steps) + threadIdx.x;
+  REEL_UNROLL
+  for (int s = 0; s < steps; ++s) {
+    if (first + s * kMapThreads >= walk.count) break;
+    f(s);
+  }
+}
+
 template <class T, int n>
 struct TwoPacks {
   Pack<T, n> a, b;
@@ -123,10 +141,16 @@ REEL_DEVICE void map(const T* a, const T* b, T* y, const Units<T>& units, F f) {
 
 }  // namespace device
 
+/// A launch for for_each_place.
+template <int N>
+Grid walk_grid(const Walk<N>& walk, int steps) {
+  return {.blocks = ceil_div(walk.count, int64_t{kMapThreads} * steps), .threads = kMapThreads};
+}
+
 /// The units of `map`.
 template <class T>
 Units<T> map_units(const void* a, const void* b, const Array& y) {
-  return units_of<T>(0, y.size, all_packed({a, b, y.data}));
+  return units_of<T>(0, y.size, in_packs<T>({a, b, y.data}));
 }
 
 }  // namespace reel::cuda

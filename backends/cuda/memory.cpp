@@ -30,6 +30,7 @@ std::size_t Memory::class_bytes(int index) {
 }
 
 void* Memory::take_from_system(std::size_t bytes, std::size_t requested) {
+  use_gpu(gpu_);
   void* block = nullptr;
   cudaError_t status = cudaMallocAsync(&block, bytes, stream_);
   if (status == cudaErrorMemoryAllocation) {  // once more with all that is cached given back
@@ -41,7 +42,7 @@ void* Memory::take_from_system(std::size_t bytes, std::size_t requested) {
     cudaGetLastError();
     std::size_t available = 0, total = 0;
     cudaMemGetInfo(&available, &total);
-    throw OutOfMemory(detail::running_op() + ": cuda: " + std::to_string(requested) +
+    throw OutOfMemory(detail::running_op() + ": cuda:" + std::to_string(gpu_) + ": " + std::to_string(requested) +
                           " bytes requested and not to be had; " + std::to_string(stats_.live) + " bytes live, " +
                           std::to_string(stats_.cached) + " cached, " + std::to_string(available) + " free of " +
                           std::to_string(total),
@@ -53,9 +54,9 @@ void* Memory::take_from_system(std::size_t bytes, std::size_t requested) {
 
 void* Memory::allocate(std::size_t bytes) {
   if (bytes > std::size_t{1} << 45)
-    throw OutOfMemory(
-        detail::running_op() + ": cuda: " + std::to_string(bytes) + " bytes requested, more than any GPU has",
-        SourceLocation{});
+    throw OutOfMemory(detail::running_op() + ": cuda:" + std::to_string(gpu_) + ": " + std::to_string(bytes) +
+                          " bytes requested, more than any GPU has",
+                      SourceLocation{});
   const int index = class_of(bytes);
   const std::size_t room = class_bytes(index);
   const std::lock_guard lock(mutex_);

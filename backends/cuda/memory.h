@@ -20,7 +20,7 @@ struct MemoryStats {
 /// that is given back may be handed out again at once, as whoever gets it works after whoever had it.
 class Memory {
  public:
-  explicit Memory(cudaStream_t stream) : stream_(stream), free_(kClasses) {}
+  Memory(int gpu, cudaStream_t stream) : gpu_(gpu), stream_(stream), free_(kClasses) {}
   ~Memory() { release_cached(); }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -42,6 +42,7 @@ class Memory {
   void* take_from_system(std::size_t bytes, std::size_t requested);
   void release_lists() noexcept;
 
+  int gpu_;
   cudaStream_t stream_;
   mutable std::mutex mutex_;
   std::vector<std::vector<void*>> free_;

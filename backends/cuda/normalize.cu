@@ -70,7 +70,6 @@ __global__ void piece_sums(const T* x, bool center, const Sums<T, 2>* before, Su
 template <class T, int count>
 __global__ void normalize(const T* x, bool center, T epsilon, const T* scale, const T* shift, T* y, T* mean, T* rstd,
                           int64_t rows, int64_t n, const Sums<T, 2>* of_pieces, RowPieces pieces, RowGroup group) {
-  using Unit = Pack<T, count>;
   using Scratch = Sums<T, 2>;
   REEL_DYNAMIC_SHARED(Scratch, scratch);
   for (int64_t unit = group.first(); unit < rows * pieces.count; unit += group.step()) {
@@ -83,16 +82,7 @@ __global__ void normalize(const T* x, bool center, T epsilon, const T* scale, co
         x[r * n], n, center, epsilon, [&](T origin) { return pass(0, origin).of[0]; },
         [&](T origin) { return pass(center ? 1 : 0, origin); });
     each_pack<count>(group, begin, pieces.end(unit, n), [&](int64_t i) {
-      Unit value = load_pack<T, count>(x + r * n + i), factor, term;
-      if (scale != nullptr) factor = load_pack<T, count>(scale + i);
-      if (shift != nullptr) term = load_pack<T, count>(shift + i);
-      REEL_UNROLL
-      for (int k = 0; k < count; ++k) {
-        value.v[k] = s.standardize(value.v[k]);
-        if (scale != nullptr) value.v[k] *= factor.v[k];
-        if (shift != nullptr) value.v[k] += term.v[k];
-      }
-      store_pack(y + r * n + i, value);
+      store_pack(y + r * n + i, normalized(s, load_pack<T, count>(x + r * n + i), scale, shift, i));
     });
     if (group.lane() != 0 || begin != 0) continue;
     if (mean != nullptr) mean[r] = s.mean + s.rest;
@@ -212,15 +202,15 @@ void CudaOps::normalize(const Array& x, bool center, double epsilon, const Array
   dispatch_floating(x.dtype, [&]<class T>() {
     using Sums = device::Sums<T, 2>;
     if (n <= kLongestHeld<T>) {
-      normalize_held<T>(context_, x.as<T>(), center, epsilon, pointer<T>(scale), pointer<T>(shift), y.as<T>(),
-                        pointer<T>(mean), rstd.as<T>(), rows, n);
+      normalize_held<T>(context_, x.as<T>(), center, epsilon, data_of<T>(scale), data_of<T>(shift), y.as<T>(),
+                        data_of<T>(mean), rstd.as<T>(), rows, n);
       return;
     }
     device::RowGroup group{};
     Grid grid = row_grid(context_, rows, n, group.whole_block);
     const device::RowPieces pieces = pieces_for(context_, rows, n, grid);
     grid.shared_bytes = sizeof(Sums) * device::kWarp;
-    const bool packed = in_packs<T>(n, {x.as<T>(), pointer<T>(scale), pointer<T>(shift), y.as<T>()});
+    const bool packed = in_packs<T>({x.data, data_of<T>(scale), data_of<T>(shift), y.data}, {n});
     const int64_t units = rows * pieces.count;
     const Workspace of_pieces(context_.memory(),
                               pieces.count > 1 ? sizeof(Sums) * 2 * static_cast<std::size_t>(units) : 0);
@@ -233,7 +223,7 @@ void CudaOps::normalize(const Array& x, bool center, double epsilon, const Array
       if (center) pass(of_pieces.as<Sums>(), of_pieces.as<Sums>() + units);
     }
     launch(context_, "normalize", grid, packed ? &device::normalize<T, kPack<T>> : &device::normalize<T, 1>, x.as<T>(),
-           center, static_cast<T>(epsilon), pointer<T>(scale), pointer<T>(shift), y.as<T>(), pointer<T>(mean),
+           center, static_cast<T>(epsilon), data_of<T>(scale), data_of<T>(shift), y.as<T>(), data_of<T>(mean),
            rstd.as<T>(), rows, n, of_pieces.as<Sums>(), pieces, group);
   });
 }
@@ -249,8 +239,8 @@ void CudaOps::normalize_backward(const Array& x, bool, const Array* scale, const
   }
   dispatch_floating(x.dtype, [&]<class T>() {
     using Sums = device::Sums<T, 3>;
-    device::Gradient<T> g{x.as<T>(),  pointer<T>(scale), pointer<T>(mean), rstd.as<T>(),
-                          dy.as<T>(), pointer<T>(dx),    nullptr,          x.shape[0],
+    device::Gradient<T> g{x.as<T>(),  data_of<T>(scale), data_of<T>(mean), rstd.as<T>(),
+                          dy.as<T>(), data_of<T>(dx),    nullptr,          x.shape[0],
                           x.shape[1], dscale != nullptr, dshift != nullptr};
     const int64_t width = g.width();
     const auto add_up = [&](const Array* to, T* from, int64_t part_rows) {
@@ -262,7 +252,7 @@ void CudaOps::normalize_backward(const Array& x, bool, const Array* scale, const
       add_up(dscale, g.parts, part_rows);
       if (dshift != nullptr) add_up(dshift, g.parts + (width - g.n), part_rows);
     };
-    const bool packed = in_packs<T>(g.n, {g.x, g.scale, g.dy, g.dx});
+    const bool packed = in_packs<T>({g.x, g.scale, g.dy, g.dx}, {g.n});
     if (packed && g.n <= kLongestHeldGradient<T>) {
       const HeldPlan plan = held_gradient_plan<T>(context_, g.rows, g.n, width);
       const Workspace parts(context_.memory(), sizeof(T) * static_cast<std::size_t>(plan.grid.blocks * width));

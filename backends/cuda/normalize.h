@@ -38,6 +38,22 @@ struct RowStatistics {
   REEL_DEVICE T standardize(T x) const { return scalar::fma(x - mean, rstd, -rest * rstd); }
 };
 
+/// A pack of a row from column i on, brought to mean 0 and variance 1, times scale plus shift, which may be null.
+template <class T, int count, class Index>
+REEL_DEVICE Pack<T, count> normalized(const RowStatistics<T>& statistics, Pack<T, count> value, const T* scale,
+                                      const T* shift, Index i) {
+  Pack<T, count> factor, term;
+  if (scale != nullptr) factor = load_pack<T, count>(scale + i);
+  if (shift != nullptr) term = load_pack<T, count>(shift + i);
+  REEL_UNROLL
+  for (int k = 0; k < count; ++k) {
+    value.v[k] = statistics.standardize(value.v[k]);
+    if (scale != nullptr) value.v[k] *= factor.v[k];
+    if (shift != nullptr) value.v[k] += term.v[k];
+  }
+  return value;
+}
+
 /// From two passes over a row: `sum(origin)` of x - origin, for which the first element is the origin and which gives the mean,
 /// and `sums(origin)` of that and of its square, around the mean. Without centering around 0 and only the second one.
 template <class T, class First, class Second>
@@ -91,11 +107,6 @@ struct RowGradient {
 };
 
 }  // namespace device
-
-template <class T>
-T* pointer(const Array* array) {
-  return array != nullptr ? array->as<T>() : nullptr;
-}
 
 /// In normalize_held.cu: rows of up to kLongestHeld<T> elements.
 template <class T>

@@ -39,17 +39,7 @@ __global__ void normalize_held(const T* x, bool center, T epsilon, const T* scal
   REEL_UNROLL
   for (int p = 0; p < packs; ++p) {
     const int i = Row::place(holders, p);
-    if (i >= size) continue;
-    Pack<T, count> factor, term, &value = row.at[p];
-    if (scale != nullptr) factor = load_pack<T, count>(scale + i);
-    if (shift != nullptr) term = load_pack<T, count>(shift + i);
-    REEL_UNROLL
-    for (int k = 0; k < count; ++k) {
-      value.v[k] = s.standardize(value.v[k]);
-      if (scale != nullptr) value.v[k] *= factor.v[k];
-      if (shift != nullptr) value.v[k] += term.v[k];
-    }
-    store_pack(y + r * n + i, value);
+    if (i < size) store_pack(y + r * n + i, normalized(s, row.at[p], scale, shift, i));
   }
   if (size == 0 || holders.lane() != 0) return;
   if (mean != nullptr) mean[r] = s.mean + s.rest;
@@ -130,7 +120,7 @@ __global__ void normalize_backward_held(const __grid_constant__ Gradient<T> g, H
 template <class T>
 void normalize_held(const Context& context, const T* x, bool center, double epsilon, const T* scale, const T* shift,
                     T* y, T* mean, T* rstd, int64_t rows, int64_t n) {
-  const HeldPlan plan = held_plan<T>(rows, n, in_packs<T>(n, {x, scale, shift, y}), sizeof(device::Sums<T, 2>));
+  const HeldPlan plan = held_plan<T>(rows, n, in_packs<T>({x, scale, shift, y}, {n}), sizeof(device::Sums<T, 2>));
   dispatch_held<T>(plan, [&]<int count, int packs>() {
     launch(context, "normalize", plan.grid, &device::normalize_held<T, count, packs>, x, center,
            static_cast<T>(epsilon), scale, shift, y, mean, rstd, rows, static_cast<int>(n), plan.holders);

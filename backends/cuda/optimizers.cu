@@ -171,7 +171,7 @@ template <class T, class Range, class RuleOf, class Rule, class... Pointers>
 void for_ranges(const Context& context, const char* name, const Range* ranges, int64_t count, RuleOf rule_of,
                 void (*kernel)(device::Rules<Rule>, const Fault*, Pointers...),
                 std::type_identity_t<Pointers>... buffers) {
-  const bool packed = all_packed({buffers...});
+  const bool packed = in_packs<T>({buffers...});
   for (int64_t first = 0; first < count; first += device::kRules) {
     device::Rules<Rule> rules = {};
     Grid grid{.blocks = 0, .y = count - first < device::kRules ? count - first : device::kRules};
@@ -185,11 +185,6 @@ void for_ranges(const Context& context, const char* name, const Range* ranges, i
     }
     launch(context, name, grid, kernel, rules, context.fault(), buffers...);
   }
-}
-
-template <class T>
-T* data_of(const Array* array) {
-  return array != nullptr ? array->as<T>() : nullptr;
 }
 
 }  // namespace
@@ -264,7 +259,7 @@ void CudaOps::adagrad(const AdagradRange* ranges, std::int64_t count, const Arra
 
 void CudaOps::ema(const Array& w, double decay, const Array& average) {
   dispatch_floating(w.dtype, [&]<class T>() {
-    const Units<T> units = units_of<T>(0, w.size, all_packed({w.data, average.data}));
+    const Units<T> units = units_of<T>(0, w.size, in_packs<T>({w.data, average.data}));
     launch(context_, "ema", units.grid(device::kOptimizerSteps), &device::ema<T>, w.as<T>(), static_cast<T>(decay),
            static_cast<T>(1 - decay), average.as<T>(), units, context_.fault());
   });

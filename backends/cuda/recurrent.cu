@@ -326,11 +326,6 @@ void dispatch_recurrent(const Context& context, CellOp op, const Array& h0, bool
   });
 }
 
-template <class T>
-T* data_as(const Array* array) {
-  return static_cast<T*>(data_of(array));
-}
-
 }  // namespace
 
 bool CudaOps::fuses_steps(DType, int64_t hidden) const { return hidden > 0 && hidden <= device::kMostUnits; }
@@ -344,15 +339,15 @@ void CudaOps::recurrent(const Recurrence& recurrence, const Array& x, const Arra
                                      static_cast<int>(h0.shape[1]),
                                      x.as<T>(),
                                      weight.as<T>(),
-                                     data_as<T>(bias),
+                                     data_of<T>(bias),
                                      h0.as<T>(),
-                                     data_as<T>(c0),
+                                     data_of<T>(c0),
                                      h.as<T>(),
-                                     data_as<T>(c),
+                                     data_of<T>(c),
                                      y.as<T>(),
-                                     data_as<T>(states),
-                                     data_as<T>(saved),
-                                     data_as<T>(back)};
+                                     data_of<T>(states),
+                                     data_of<T>(saved),
+                                     data_of<T>(back)};
     launch(context_, "recurrent", grid, &device::recurrent<Cell, T, rows>, problem);
   });
 }
@@ -367,19 +362,19 @@ void CudaOps::recurrent_backward(const Recurrence& recurrence, const Array& weig
                                       static_cast<int>(h0.shape[1]),
                                       weight.as<T>(),
                                       h0.as<T>(),
-                                      data_as<T>(c0),
+                                      data_of<T>(c0),
                                       y.as<T>(),
-                                      data_as<T>(states),
+                                      data_of<T>(states),
                                       saved.as<T>(),
-                                      data_as<T>(back),
-                                      data_as<T>(dy),
-                                      data_as<T>(dh),
-                                      data_as<T>(dc),
+                                      data_of<T>(back),
+                                      data_of<T>(dy),
+                                      data_of<T>(dh),
+                                      data_of<T>(dc),
                                       dx.as<T>(),
                                       dback.as<T>(),
                                       before.as<T>(),
-                                      data_as<T>(dh0),
-                                      data_as<T>(dc0)};
+                                      data_of<T>(dh0),
+                                      data_of<T>(dc0)};
     launch(context_, "recurrent_backward", grid, &device::recurrent_backward<Cell, T, rows>, problem);
   });
 }

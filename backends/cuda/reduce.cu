@@ -37,7 +37,7 @@ void sort_axes(const Array& x, const Array& y, Nest<1>& kept, Nest<1>& reduced) 
 
 /// Whether the `inner` axes can be walked in packs of `run` elements: they have no gaps, and neither they nor the `other` ones
 /// lead off the packs' boundaries.
-bool in_packs(const void* x, std::size_t size, int run, const Nest<1>& inner, const Nest<1>& other) {
+bool walks_in_packs(const void* x, std::size_t size, int run, const Nest<1>& inner, const Nest<1>& other) {
   if (inner.rank == 0 || inner.strides[0][inner.rank - 1] != 1 || !is_aligned(x, size, run)) return false;
   for (int axis = 0; axis + 1 < inner.rank; ++axis)
     if (inner.strides[0][axis] % run != 0) return false;
@@ -96,7 +96,7 @@ void reduce_along(const Context& context, device::Problem<T> p, const device::Ta
   grid.threads = width > device::kWarp ? width : kThreads;
   grid.blocks = ceil_div(p.outputs * (cut.pieces.shared ? p.pieces : 1), grid.threads / width);
   grid.shared_bytes = sizeof(Acc) * static_cast<std::size_t>(grid.threads / device::kWarp);
-  const bool packed = p.reduced.rank == 1 && in_packs(p.x, sizeof(T), kRun, p.reduced, p.kept);
+  const bool packed = p.reduced.rank == 1 && walks_in_packs(p.x, sizeof(T), kRun, p.reduced, p.kept);
   launch(context, "reduce", grid, kernel_along<Op, T>(packed), p, target, cut.pieces, width);
 }
 
@@ -106,7 +106,7 @@ void reduce_across(const Context& context, device::Problem<T> p, const device::T
   constexpr int64_t kFew = 2048, kMostPieces = 512, kUnits = 2048;  // rows that are not cut; pieces; of all columns
   const int64_t inner = p.kept.sizes[p.kept.rank - 1];
   const bool packed = kReadsPacks<Op, T> && p.reduced.rank <= 1 && inner % device::kRun<T> == 0 &&
-                      in_packs(p.x, sizeof(T), device::kRun<T>, p.kept, p.reduced);
+                      walks_in_packs(p.x, sizeof(T), device::kRun<T>, p.kept, p.reduced);
   const int run = packed ? device::kRun<T> : 1;
   // Row lanes decide the order, packs do not. Of few rows a lane takes few, and blocks fewer columns.
   const int rows = p.count <= kFew ? power_of_two_from(ceil_div(p.count, device::kRowsInFlight), 1, 64)

@@ -220,10 +220,9 @@ void scan_lines(const Context& context, ScanOp op, const Array& x, const Array* 
   if (y.size == 0) return;
   const auto of = [&]<class T>() {
     using S = device::State<T>;
-    const T* const factors = factor != nullptr ? factor->as<T>() : nullptr;
-    const bool packed = lines.width == 1 && lines.rows.offsets == nullptr && longest % kPack<T> == 0 &&
-                        is_aligned(x.data, sizeof(T), kPack<T>) && is_aligned(factors, sizeof(T), kPack<T>) &&
-                        is_aligned(y.data, sizeof(T), kPack<T>);
+    const T* const factors = data_of<T>(factor);
+    const bool packed =
+        lines.width == 1 && lines.rows.offsets == nullptr && in_packs<T>({x.data, factors, y.data}, {longest});
     const device::Scan<T> scan{x.as<T>(), factors, y.as<T>(), lines, 0, 0, reverse, exclusive, packed};
     if (op == ScanOp::prod) return run<device::Products<S>>(context, scan, longest);
     if constexpr (std::is_floating_point_v<T>)

@@ -201,7 +201,7 @@ LaneGrid column_grid(const Context& context, int64_t segments, int64_t longest, 
 template <class T>
 void softmax_columns(const Context& context, SoftmaxOp op, const T* x, T* y, int64_t segments, device::Rows rows,
                      int64_t longest, int64_t width, T rate) {
-  const bool packed = in_packs<T>(width, {x, y});
+  const bool packed = in_packs<T>({x, y}, {width});
   const LaneGrid shape = column_grid<T>(context, segments, longest, width, packed ? kPack<T> : 1);
   launch(context, "softmax", shape.grid, packed ? &device::softmax<T, kPack<T>> : &device::softmax<T, 1>, op, x, y,
          segments, rows, width, rate, shape.lanes);
@@ -210,7 +210,7 @@ void softmax_columns(const Context& context, SoftmaxOp op, const T* x, T* y, int
 template <class T>
 void softmax_backward_columns(const Context& context, SoftmaxOp op, const T* y, const T* dy, T* dx, int64_t segments,
                               device::Rows rows, int64_t longest, int64_t width, T rate) {
-  const bool packed = in_packs<T>(width, {y, dy, dx});
+  const bool packed = in_packs<T>({y, dy, dx}, {width});
   const LaneGrid shape = column_grid<T>(context, segments, longest, width, packed ? kPack<T> : 1);
   launch(context, "softmax_backward", shape.grid,
          packed ? &device::softmax_backward<T, kPack<T>> : &device::softmax_backward<T, 1>, op, y, dy, dx, segments,

@@ -110,9 +110,7 @@ namespace {
 /// f.template operator()<run>() for how many columns of rows of `width` elements a thread may take at a time: a pack, or one.
 template <class T, class F>
 void dispatch_run(int64_t width, std::initializer_list<const void*> arrays, F&& f) {
-  bool packed = width % kPack<T> == 0;
-  for (const void* const array : arrays) packed = packed && is_aligned(array, sizeof(T), kPack<T>);
-  if (packed) return f.template operator()<kPack<T>>();
+  if (in_packs<T>(arrays, {width})) return f.template operator()<kPack<T>>();
   f.template operator()<1>();
 }
 

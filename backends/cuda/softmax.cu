@@ -152,7 +152,7 @@ namespace {
 template <class T>
 void softmax_rows(const Context& context, SoftmaxOp op, const T* x, T* y, int64_t rows, int64_t n, T rate) {
   if (in_tiles<T>(n)) return softmax_tiles<T>(context, op, x, y, rows, n, rate);
-  const bool packed = in_packs<T>(n, {x, y});
+  const bool packed = in_packs<T>({x, y}, {n});
   if (n <= kLongestHeld<T>) {
     const HeldPlan plan = held_plan<T>(rows, n, packed, sizeof(T));
     dispatch_held<T>(plan, [&]<int count, int packs>() {
@@ -173,7 +173,7 @@ void softmax_backward_rows(const Context& context, SoftmaxOp op, const T* y, con
                            int64_t n, T rate) {
   constexpr const char* kName = "softmax_backward";
   if (in_tiles<T>(n)) return softmax_backward_tiles<T>(context, op, y, dy, dx, rows, n, rate);
-  const bool packed = in_packs<T>(n, {y, dy, dx});
+  const bool packed = in_packs<T>({y, dy, dx}, {n});
   if (n <= kLongestHeld<T>) {
     const HeldPlan plan = held_plan<T>(rows, n, packed, sizeof(T));
     dispatch_held<T>(plan, [&]<int count, int packs>() {
@@ -197,7 +197,7 @@ template <class T>
 void softmax_piece_sums(const Context& context, const PiecePlan<T>& plan, const T* x, device::PieceSum<T>* to,
                         int64_t n, T rate) {
   launch(context, "softmax", plan.grid,
-         in_packs<T>(n, {x}) ? &device::piece_sums<T, kPack<T>> : &device::piece_sums<T, 1>, x, to, n, rate,
+         in_packs<T>({x}, {n}) ? &device::piece_sums<T, kPack<T>> : &device::piece_sums<T, 1>, x, to, n, rate,
          plan.pieces, plan.block);
 }
 template void softmax_piece_sums(const Context&, const PiecePlan<float>&, const float*, device::PieceSum<float>*,

@@ -153,18 +153,13 @@ Grid tile_grid(int64_t rows, int64_t n, int arrays) {
   return grid;
 }
 
-template <class T>
-bool is_packed(std::initializer_list<const T*> addresses) {
-  return in_packs<T>(0, addresses);
-}
-
 }  // namespace
 
 template <class T>
 void softmax_tiles(const Context& context, SoftmaxOp op, const T* x, T* y, int64_t rows, int64_t n, T rate) {
   dispatch_tile<T>(n, [&]<int most, bool exact>() {
     launch(context, "softmax", tile_grid<T>(rows, n, 1), &device::softmax_tiles<T, most, exact>, op, x, y, rows,
-           static_cast<int>(n), rate, is_packed<T>({x, y}));
+           static_cast<int>(n), rate, in_packs<T>({x, y}));
   });
 }
 
@@ -173,7 +168,7 @@ void softmax_backward_tiles(const Context& context, SoftmaxOp op, const T* y, co
                             int64_t n, T rate) {
   dispatch_tile<T>(n, [&]<int most, bool exact>() {
     launch(context, "softmax_backward", tile_grid<T>(rows, n, 2), &device::softmax_backward_tiles<T, most, exact>, op,
-           y, dy, dx, rows, static_cast<int>(n), rate, is_packed<T>({y, dy, dx}));
+           y, dy, dx, rows, static_cast<int>(n), rate, in_packs<T>({y, dy, dx}));
   });
 }
 

@@ -51,6 +51,7 @@ set(REEL_CUDA_HOST
   kernel_cache.cpp
   kernel_source.cpp
   library.cpp
+  limits.cpp
   memory.cpp
   nvrtc.cpp
   status.cpp

@@ -81,8 +81,8 @@ void dispatch_sparse(const Array& value, const Array& index, const Array* weight
                      const Array& table, bool mean, F&& f) {
   dispatch_floating(value.dtype, [&]<class T>() {
     dispatch_index(index.dtype, [&]<class Index>() {
-      f(device::SparseRows<T, Index>{index.as<Index>(), weight != nullptr ? weight->as<T>() : nullptr, segments.offsets,
-                                     segments.count, table.shape[0], table.shape[1], mean});
+      f(device::SparseRows<T, Index>{index.as<Index>(), data_of<T>(weight), segments.offsets, segments.count,
+                                     table.shape[0], table.shape[1], mean});
     });
   });
 }

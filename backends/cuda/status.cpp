@@ -9,8 +9,10 @@ namespace reel::cuda {
 
 namespace {
 
-// The text of the first sticky error; never freed.
-std::atomic<const std::string*> broken{nullptr};
+// The text of each GPU's first sticky error; never freed.
+std::atomic<const std::string*> broken[kMostGpus] = {};
+
+thread_local int used = -1;  // the GPU that this thread made its own last
 
 /// Errors after which, as the runtime's manual says of each, the process has to be ended to use CUDA again.
 bool is_sticky(cudaError_t status) {
@@ -30,12 +32,28 @@ bool is_sticky(cudaError_t status) {
   }
 }
 
-}  // namespace
+std::string name_of_used() { return used < 0 ? "cuda" : "cuda:" + std::to_string(used); }
 
 void check_usable() {
-  if (const std::string* text = broken.load(std::memory_order_acquire)) [[unlikely]]
-    throw DeviceError("cuda: the GPU must be usable, but an earlier error left it unusable until the program ends: " +
-                      *text);
+  if (used < 0) return;
+  if (const std::string* text = broken[used].load(std::memory_order_acquire)) [[unlikely]]
+    throw DeviceError(
+        name_of_used() +
+        ": the GPU must be usable, but an earlier error left it unusable until the program ends: " + *text);
+}
+
+}  // namespace
+
+void use_gpu(int index) {
+  const bool known = used == index;
+  used = index;
+  check_usable();
+  // Whoever else works with CUDA in this thread may have gone to another GPU since. A thread's first call sets its own even if
+  // it is the right one by default: only then it has a context.
+  int now = -1;
+  if (known && cudaGetDevice(&now) == cudaSuccess && now == index) [[likely]]
+    return;
+  check(cudaSetDevice(index), "cudaSetDevice");
 }
 
 void check(cudaError_t status, const char* call) {
@@ -45,11 +63,11 @@ void check(cudaError_t status, const char* call) {
   const std::string text =
       std::string(call) + " must succeed, got " + cudaGetErrorName(status) + " (" + cudaGetErrorString(status) + ")";
   cudaGetLastError();  // else the next launch would tell it once more
-  if (is_sticky(status)) {
+  if (is_sticky(status) && used >= 0) {
     const std::string* none = nullptr;
-    broken.compare_exchange_strong(none, new std::string(text), std::memory_order_acq_rel);
+    broken[used].compare_exchange_strong(none, new std::string(text), std::memory_order_acq_rel);
   }
-  throw DeviceError("cuda: " + text);
+  throw DeviceError(name_of_used() + ": " + text);
 }
 
 }  // namespace reel::cuda

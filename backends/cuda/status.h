@@ -4,11 +4,15 @@
 
 namespace reel::cuda {
 
-/// Throws DeviceError "cuda: <call> must succeed, got <error>" unless it did. After an error that leaves the GPU unusable
-/// for this process, every later call throws too and says which error that was.
-void check(cudaError_t status, const char* call);
+inline constexpr int kMostGpus = 128;
 
-/// Throws if an earlier error left the GPU unusable.
-void check_usable();
+/// Makes GPU `index` < kMostGpus the calling thread's, for the runtime and for what `check` tells. Throws DeviceError if an
+/// earlier error left it unusable.
+void use_gpu(int index);
+
+/// Throws DeviceError "cuda:<index>: <call> must succeed, got <error>" unless it did; the index is that of the GPU that the
+/// thread uses. After an error that leaves a GPU unusable for this process, every later call to it throws too and says
+/// which error that was.
+void check(cudaError_t status, const char* call);
 
 }  // namespace reel::cuda

@@ -88,12 +88,16 @@ REEL_SCALAR ReducedAngle<double> reduce_angle(double x) {
 REEL_SCALAR ReducedAngle<double> reduce_far_angle(double x) {
   using Word = std::uint64_t;
   using Wide = unsigned __int128;
-  // 64 zeros, then the bits of 2 / pi.
-  constexpr Word bits_of_two_over_pi[] = {
-      0x0000000000000000, 0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
-      0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484, 0xe99c7026b45f7e41,
-      0x3991d639835339f4, 0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7,
-      0x4f463f669e5fea2d, 0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab};
+  // 64 zeros, then the bits of 2 / pi. In a GPU's own memory: a thread has no registers to look one up in. On the CPU a static
+  // table would be a symbol that instruction sets share.
+#if defined(__CUDA_ARCH__)
+  static
+#endif
+      constexpr Word bits_of_two_over_pi[] = {
+          0x0000000000000000, 0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561,
+          0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484, 0xe99c7026b45f7e41,
+          0x3991d639835339f4, 0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7,
+          0x4f463f669e5fea2d, 0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab};
   const Word bits = to_bits(abs(x));
   const int skipped =
       static_cast<int>(bits >> 52) - 1077 + 64;  // x = m 2^exponent: bits of weight 2^(2 - exponent) and up

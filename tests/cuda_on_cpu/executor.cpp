@@ -306,17 +306,18 @@ void set_schedule(Schedule schedule, std::uint64_t seed) {
 std::uint64_t switches() { return executor().switches; }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, void (*body)(const void*), const void* context) {
-  cudaError_t error = cudaSuccess;
-  if (detail::injected(error)) return detail::failing(error);
   const dim3 grid = config.gridDim, block = config.blockDim;
   const std::uint64_t threads = std::uint64_t{block.x} * block.y * block.z;
   const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
   if (threads == 0 || threads > kMostThreads || blocks == 0 || grid.x > 0x7fffffffu || grid.y > 65535 ||
       grid.z > 65535 || config.dynamicSmemBytes > kMostShared)
     return detail::failing(cudaErrorInvalidConfiguration);
+  if (const cudaError_t error = detail::put_kernel(config.stream); error != cudaSuccess) return error;
   Executor& e = executor();
   const std::lock_guard lock(e.mutex);
-  const OnDevice on_device;
+  int device = 0;
+  cudaGetDevice(&device);
+  const detail::KernelRuns runs(device);
   e.body = body;
   e.context = context;
   e.threads = static_cast<unsigned>(threads);

@@ -27,7 +27,7 @@ std::int64_t waits();
 
 // --- memory ---------------------------------------------------------------------------------------------------------------
 
-/// Device memory is not to be had beyond this many bytes.
+/// Device memory is not to be had beyond this many bytes, on each device.
 void set_capacity(std::size_t bytes);
 /// Blocks, events, streams and pinned blocks that have not been given back.
 struct Inventory {
@@ -36,7 +36,10 @@ struct Inventory {
   std::string str() const;
 };
 Inventory inventory();
-/// Number of devices that cudaGetDeviceCount tells; at first 1.
+/// Bytes of a device's memory that have not been given back.
+std::int64_t device_bytes(int device);
+/// Number of devices that cudaGetDeviceCount tells, at most 4; at first 1. Each has memory of its own, which neither host code
+/// nor kernels of the others may touch.
 void set_device_count(int count);
 
 /// A block of which the backend hands out the first `bytes`, again and again: unknown contents (all bits set: NaN), and
@@ -48,13 +51,18 @@ void block_returned(void* block, std::size_t bytes, std::size_t room);
 /// Off: host code may touch device memory unnoticed, which spares two system calls per launch. At first on.
 void set_guard(bool on);
 
-/// Host code may touch device memory while one of these lives: what stands in for a library of the device.
+/// Host code may touch a device's memory while one of these lives: what stands in for a library of the device.
 class OnDevice {
  public:
+  /// The calling thread's device.
   OnDevice();
+  explicit OnDevice(int device);
   ~OnDevice();
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  int device_;
 };
 
 /// The n-th call of the runtime from now on fails with `error` (n = 1: the next one); 0: none does.
@@ -63,10 +71,22 @@ void fail_call(std::int64_t n, cudaError_t error = cudaErrorUnknown);
 bool call_failed();
 
 namespace detail {
-/// Whether this call is the one that is to fail.
-bool injected(cudaError_t& error);
-/// `error`, which cudaGetLastError tells from now on.
+/// Puts a kernel on a stream, which has to be of the calling thread's device; cudaSuccess if it is to run now.
+cudaError_t put_kernel(Stream* stream);
+/// `error`, which cudaGetLastError tells the calling thread from now on.
 cudaError_t failing(cudaError_t error);
+
+/// While one lives, a kernel of a device runs.
+class KernelRuns {
+ public:
+  explicit KernelRuns(int device);
+  ~KernelRuns();
+  KernelRuns(const KernelRuns&) = delete;
+  KernelRuns& operator=(const KernelRuns&) = delete;
+
+ private:
+  OnDevice on_device_;
+};
 }  // namespace detail
 
 }  // namespace cuda_on_cpu

@@ -29,7 +29,7 @@ const Device kCuda = Device::cuda();
 constexpr TensorOptions kOnGpu{.device = Device::cuda()};
 
 TEST(GpuMemory, MoreThanThereIsIsRefusedAndTheGpuWorksOn) {
-  EXPECT_THROW_WITH(empty({std::int64_t{1} << 42}, kOnGpu), OutOfMemory, "cuda: 17592186044416 bytes requested",
+  EXPECT_THROW_WITH(empty({std::int64_t{1} << 42}, kOnGpu), OutOfMemory, "cuda:0: 17592186044416 bytes requested",
                     "bytes live", "cached", "free of");
   EXPECT_EQ(sum(ones({1000}, kOnGpu)).item(), 1000);
 }

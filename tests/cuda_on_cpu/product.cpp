@@ -56,7 +56,8 @@ void multiply_half(const Product& p) {
 
 bool fuses_bias(DType dtype) { return dtype != DType::f64; }
 
-void multiply(const Context&, const Product& product) {
+void multiply(const Context& context, const Product& product) {
+  context.use();
   const cuda_on_cpu::OnDevice on_device;
   if (product.dtype == DType::bf16) multiply_half<bfloat16>(product);
   else if (product.dtype == DType::f16) multiply_half<float16>(product);

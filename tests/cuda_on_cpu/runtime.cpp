@@ -1,109 +1,51 @@
-// The functions of CUDA's runtime that the backend calls, and device memory: a range of addresses that host code may not
-// touch, so that every copy has to be asked for. Calls do their work at once, but what is copied to the host arrives there
-// only when the host waits for it.
+// The functions of CUDA's runtime that the backend calls, but for device memory's. Calls do their work at once, but what is
+// copied to the host arrives there only when the host waits for it. That a copy between two devices comes after what it has to
+// come after, and before what it has to come before, is checked: events say what comes before what.
 
-#include <signal.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include <algorithm>
 
-#include <map>
-#include <mutex>
-#include <set>
-#include <vector>
-
-#include "reel/tests/cuda_on_cpu/executor.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
-#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
-#endif
+#include "reel/tests/cuda_on_cpu/state.h"
 
 namespace cuda_on_cpu {
 
-struct Arrival {
-  void* to;
-  std::vector<char> bytes;
-};
-struct Stream {
-  std::vector<Arrival> arrivals;
-};
-struct Event {
-  Stream* stream = nullptr;
-};
+using detail::runtime;
+using detail::Runtime;
 
 namespace {
 
-constexpr std::size_t kReserved = std::size_t{8} << 30, kBoundary = 256;
-constexpr unsigned char kUnknown = 0xff;  // NaN in every floating type
-
-char* arena = nullptr;  // also for the signal handler
-
-struct Device {
-  std::mutex mutex;
-  std::int64_t waits = 0;                          // of the host
-  std::size_t used = 0;                            // of the arena; its pages beyond were never touched
-  std::map<std::size_t, std::vector<char*>> free;  // by size
-  std::map<const char*, std::size_t> blocks;       // live ones: size as asked for
-  std::map<const char*, std::size_t> pinned;
-  std::set<Stream*> streams;
-  std::set<Event*> events;
-  std::size_t live = 0, capacity = std::size_t{1} << 30;
-  int count = 1;
-  int open = 0;
-  std::int64_t fail_in = 0;
-  cudaError_t failure = cudaErrorUnknown;
-  cudaError_t last_error = cudaSuccess;
-  bool failed = false;
-};
-
-#if !defined(__SANITIZE_ADDRESS__)
-void on_segfault(int signal, siginfo_t* info, void*) {
-  const char* address = static_cast<const char*>(info->si_addr);
-  if (address >= arena && address < arena + kReserved) {
-    const char text[] = "cuda_on_cpu: host code touched device memory\n";
-    (void)!write(STDERR_FILENO, text, sizeof text - 1);
-  }
-  ::signal(signal, SIG_DFL);  // and again, for good
-}
-#endif
-
-Device& device() {
-  static Device* const instance = [] {
-    void* memory = mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    arena = static_cast<char*>(memory);
-#if !defined(__SANITIZE_ADDRESS__)
-    struct sigaction action = {};
-    action.sa_sigaction = on_segfault;
-    action.sa_flags = SA_SIGINFO;
-    sigaction(SIGSEGV, &action, nullptr);
-#endif
-    return new Device;
-  }();
-  return *instance;
+void arrive(Stream& stream) {
+  for (const Arrival& arrival : stream.arrivals) std::memcpy(arrival.to, arrival.bytes.data(), arrival.bytes.size());
+  stream.arrivals.clear();
 }
 
-std::size_t rounded(std::size_t bytes) { return (bytes + kBoundary - 1) / kBoundary * kBoundary; }
-
-bool is_device(const void* address) { return address >= arena && address < arena + kReserved && arena != nullptr; }
-
-/// Whether [address, address + bytes) lies in one live block.
-bool in_block(const void* address, std::size_t bytes) {
-  const auto& blocks = device().blocks;
-  auto next = blocks.upper_bound(static_cast<const char*>(address));
-  if (next == blocks.begin()) return false;
-  --next;
-  return static_cast<const char*>(address) + bytes <= next->first + next->second;
+void join(Known& known, const Known& more) {
+  for (const auto& [stream, pieces] : more) known[stream] = std::max(known[stream], pieces);
 }
 
-void check_copy(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+/// How much of `other` comes before the next piece of `stream`.
+std::uint64_t known_of(const Stream& stream, std::uint64_t other) {
+  const Known& host = runtime().host;
+  const auto direct = stream.before.find(other), waited = host.find(other);
+  return std::max(direct != stream.before.end() ? direct->second : 0, waited != host.end() ? waited->second : 0);
+}
+
+/// All that has been put on a stream, and what comes before that.
+Known all_of(const Stream& stream) {
+  Known known = stream.before;
+  known[stream.number] = stream.pieces;
+  return known;
+}
+
+void check_copy(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, const Stream& stream) {
   const auto side = [&](const char* name, const void* address, bool wants_device) {
-    if (is_device(address) != wants_device)
+    const int device = detail::device_of(address);
+    if ((device >= 0) != wants_device)
       throw Fault(std::string("cuda_on_cpu: wrong-space copy: the ") + name + " must be " +
                   (wants_device ? "device" : "host") + " memory, and is not");
-    if (wants_device && !in_block(address, bytes))
+    if (wants_device && device != stream.device)
+      throw Fault(std::string("cuda_on_cpu: wrong-space copy: the ") + name + " is memory of device " +
+                  std::to_string(device) + ", and the stream is of device " + std::to_string(stream.device));
+    if (wants_device && !detail::in_block(address, bytes))
       throw Fault(std::string("cuda_on_cpu: a copy of ") + std::to_string(bytes) + " bytes leaves its block, at the " +
                   name);
   };
@@ -111,71 +53,83 @@ void check_copy(const void* to, const void* from, std::size_t bytes, cudaMemcpyK
   side("source", from, kind != cudaMemcpyHostToDevice);
 }
 
-void arrive(Stream& stream) {
-  for (const Arrival& arrival : stream.arrivals) std::memcpy(arrival.to, arrival.bytes.data(), arrival.bytes.size());
-  stream.arrivals.clear();
+void check_peer(const char* name, const void* address, int device, std::size_t bytes) {
+  if (detail::device_of(address) != device)
+    throw Fault(std::string("cuda_on_cpu: wrong-space copy: the ") + name + " must be memory of device " +
+                std::to_string(device) + ", and is not");
+  if (!detail::in_block(address, bytes))
+    throw Fault(std::string("cuda_on_cpu: a copy of ") + std::to_string(bytes) + " bytes leaves its block, at the " +
+                name);
 }
 
-#define REEL_INJECT()                       \
-  cudaError_t injected_error = cudaSuccess; \
-  if (detail::injected(injected_error)) return detail::failing(injected_error)
+thread_local cudaError_t last_error = cudaSuccess;
 
 }  // namespace
 
-OnDevice::OnDevice() {
-  Device& d = device();
-  const std::lock_guard lock(d.mutex);
-  if (d.open++ == 0 && d.used > 0) mprotect(arena, d.used, PROT_READ | PROT_WRITE);
-}
-
-OnDevice::~OnDevice() {
-  Device& d = device();
-  const std::lock_guard lock(d.mutex);
-  if (--d.open == 0 && d.used > 0) mprotect(arena, d.used, PROT_NONE);
+int& detail::current() {
+  thread_local int device = 0;
+  return device;
 }
 
 cudaError_t detail::failing(cudaError_t error) {
-  device().last_error = error;
+  last_error = error;
   return error;
 }
 
-bool detail::injected(cudaError_t& error) {
-  Device& d = device();
-  const std::lock_guard lock(d.mutex);
-  if (d.failed && d.failure == cudaErrorIllegalAddress) {  // the device is lost: every call says so
-    error = d.failure;
+bool detail::injected(int device, cudaError_t& error) {
+  Runtime& r = runtime();
+  const std::lock_guard lock(r.mutex);
+  if (r.failed && r.failure == cudaErrorIllegalAddress && r.lost == device) {  // every call for it says so
+    error = r.failure;
     return true;
   }
-  if (d.fail_in == 0 || --d.fail_in > 0) return false;
-  d.failed = true;
-  error = d.failure;
+  if (r.fail_in == 0 || --r.fail_in > 0) return false;
+  r.failed = true;
+  r.lost = device;
+  error = r.failure;
   return true;
 }
 
+void detail::put_on(Stream& stream) {
+  const std::lock_guard lock(runtime().mutex);
+  const std::thread::id thread = std::this_thread::get_id();
+  for (const Stream::Owed& owed : stream.owed)
+    if (owed.thread == thread && known_of(stream, owed.stream) < owed.piece)
+      throw Fault("cuda_on_cpu: work of device " + std::to_string(stream.device) +
+                  " may come before the end of a copy by device " + std::to_string(owed.device) +
+                  " from or to its memory");
+  std::erase_if(stream.owed, [&](const Stream::Owed& owed) { return owed.thread == thread; });
+  stream.last[thread] = ++stream.pieces;
+}
+
 void fail_call(std::int64_t n, cudaError_t error) {
-  Device& d = device();
-  d.fail_in = n;
-  d.failure = error;
-  d.failed = false;
+  Runtime& r = runtime();
+  r.fail_in = n;
+  r.failure = error;
+  r.failed = false;
 }
-bool call_failed() { return device().failed; }
+bool call_failed() { return runtime().failed; }
 
-void set_guard(bool on) {
-  static const OnDevice* open = nullptr;
-  if (on) delete std::exchange(open, nullptr);
-  else if (open == nullptr) open = new OnDevice;
-}
-
-void set_capacity(std::size_t bytes) { device().capacity = bytes; }
-void set_device_count(int count) { device().count = count; }
-std::int64_t waits() { return device().waits; }
+void set_device_count(int count) { runtime().count = count; }
+std::int64_t waits() { return runtime().waits; }
 
 Inventory inventory() {
-  Device& d = device();
-  const std::lock_guard lock(d.mutex);
-  return {static_cast<std::int64_t>(d.blocks.size()), static_cast<std::int64_t>(d.live),
-          static_cast<std::int64_t>(d.pinned.size()), static_cast<std::int64_t>(d.streams.size()),
-          static_cast<std::int64_t>(d.events.size())};
+  Runtime& r = runtime();
+  const std::lock_guard lock(r.mutex);
+  Inventory sum{.pinned_blocks = static_cast<std::int64_t>(r.pinned.size()),
+                .streams = static_cast<std::int64_t>(r.streams.size()),
+                .events = static_cast<std::int64_t>(r.events.size())};
+  for (const detail::Space& space : r.spaces) {
+    sum.device_blocks += static_cast<std::int64_t>(space.blocks.size());
+    sum.device_bytes += static_cast<std::int64_t>(space.live);
+  }
+  return sum;
+}
+
+std::int64_t device_bytes(int device) {
+  Runtime& r = runtime();
+  const std::lock_guard lock(r.mutex);
+  return static_cast<std::int64_t>(r.spaces[device].live);
 }
 
 std::string Inventory::str() const {
@@ -184,29 +138,11 @@ std::string Inventory::str() const {
          std::to_string(events) + " events";
 }
 
-void block_handed_out(void* block, std::size_t bytes, std::size_t room) {
-  const OnDevice on_device;
-  ASAN_UNPOISON_MEMORY_REGION(block, room);
-  std::memset(block, kUnknown, room);
-  ASAN_POISON_MEMORY_REGION(static_cast<char*>(block) + bytes, room - bytes);
-}
-
-void block_returned(void* block, std::size_t bytes, std::size_t room) {
-  const OnDevice on_device;
-  ASAN_UNPOISON_MEMORY_REGION(block, room);
-  const auto* rest = static_cast<const unsigned char*>(block);
-  for (std::size_t i = bytes; i < room; ++i)
-    if (rest[i] != kUnknown)
-      throw Fault("cuda_on_cpu: out of bounds: byte " + std::to_string(i) + " of a block of " + std::to_string(bytes) +
-                  " was written");
-  ASAN_POISON_MEMORY_REGION(block, room);
-}
-
 }  // namespace cuda_on_cpu
 
 using namespace cuda_on_cpu;
 
-cudaError_t cudaGetLastError() { return std::exchange(device().last_error, cudaSuccess); }
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
     case cudaErrorMemoryAllocation:
@@ -215,6 +151,10 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorIllegalAddress";
     case cudaErrorInvalidConfiguration:
       return "cudaErrorInvalidConfiguration";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
     case cudaErrorInvalidValue:
       return "cudaErrorInvalidValue";
     default:
@@ -223,135 +163,171 @@ const char* cudaGetErrorName(cudaError_t error) {
 }
 const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(error); }
 
+// --- devices ----------------------------------------------------------------------------------------------------------------
+
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = device().count;
+  *count = runtime().count;
   return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
-cudaError_t cudaSetDevice(int index) { return index < device().count ? cudaSuccess : cudaErrorInvalidValue; }
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  REEL_INJECT();
+cudaError_t cudaGetDevice(int* device) {
+  *device = detail::current();
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= runtime().count) return detail::failing(cudaErrorInvalidDevice);
+  REEL_INJECT(device);
+  detail::current() = device;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  REEL_INJECT(device);
   *value = attribute == cudaDevAttrMultiProcessorCount ? 2 : 1;  // few, so that loops over the grid turn round
   return cudaSuccess;
 }
-cudaError_t cudaMemGetInfo(std::size_t* available, std::size_t* total) {
-  Device& d = device();
-  *available = d.capacity > d.live ? d.capacity - d.live : 0;
-  *total = d.capacity;
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  REEL_INJECT(device);
+  *can = device != peer;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
+cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
+  REEL_INJECT(device);
   *pool = nullptr;
   return cudaSuccess;
 }
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, std::size_t) {
+  REEL_INJECT(detail::current());
+  return cudaSuccess;
+}
+
+// --- streams and events -----------------------------------------------------------------------------------------------------
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  REEL_INJECT();
-  *stream = new Stream;
-  device().streams.insert(*stream);
+  REEL_INJECT(detail::current());
+  Runtime& r = runtime();
+  const std::lock_guard lock(r.mutex);
+  *stream = new Stream{.device = detail::current(), .number = ++r.streams_made};
+  r.streams.insert(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  REEL_INJECT();
-  ++device().waits;
+  REEL_INJECT(stream->device);
+  Runtime& r = runtime();
+  const std::lock_guard lock(r.mutex);
+  ++r.waits;
   arrive(*stream);
+  join(r.host, all_of(*stream));
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  REEL_INJECT(stream->device);
+  const std::lock_guard lock(runtime().mutex);
+  join(stream->before, event->before);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  device().streams.erase(stream);
+  const std::lock_guard lock(runtime().mutex);
+  runtime().streams.erase(stream);
   delete stream;
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  REEL_INJECT();
-  *event = new Event;
-  device().events.insert(*event);
+  REEL_INJECT(detail::current());
+  const std::lock_guard lock(runtime().mutex);
+  *event = new Event{.device = detail::current()};
+  runtime().events.insert(*event);
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  REEL_INJECT();
+  REEL_INJECT(stream->device);
+  if (event->device != stream->device) return detail::failing(cudaErrorInvalidResourceHandle);
+  const std::lock_guard lock(runtime().mutex);
   event->stream = stream;
+  event->before = all_of(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  REEL_INJECT();
+  REEL_INJECT(event->device);
+  const std::lock_guard lock(runtime().mutex);
   if (event->stream != nullptr) arrive(*event->stream);
+  join(runtime().host, event->before);
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  device().events.erase(event);
+  const std::lock_guard lock(runtime().mutex);
+  runtime().events.erase(event);
   delete event;
   return cudaSuccess;
 }
 
-cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t) {
-  REEL_INJECT();
-  Device& d = device();
-  const std::size_t room = rounded(bytes);
-  {
-    const std::lock_guard lock(d.mutex);
-    if (d.live + bytes > d.capacity) return detail::failing(cudaErrorMemoryAllocation);
-    std::vector<char*>& list = d.free[room];
-    if (!list.empty()) {
-      *block = list.back();
-      list.pop_back();
-    } else if (d.used + room + kBoundary > kReserved) {
-      return detail::failing(cudaErrorMemoryAllocation);
-    } else {
-      *block = arena + d.used;
-      d.used += room + kBoundary;  // a strip that belongs to nobody
-      if (d.open > 0) mprotect(arena, d.used, PROT_READ | PROT_WRITE);
-      ASAN_POISON_MEMORY_REGION(static_cast<char*>(*block) + room, kBoundary);
-    }
-    d.blocks[static_cast<char*>(*block)] = bytes;
-    d.live += bytes;
-  }
-  block_handed_out(*block, bytes, room);
+cudaError_t detail::put_kernel(Stream* stream) {
+  REEL_INJECT(detail::current());
+  if (stream == nullptr || stream->device != current()) return failing(cudaErrorInvalidResourceHandle);
+  put_on(*stream);
   return cudaSuccess;
 }
-cudaError_t cudaFreeAsync(void* block, cudaStream_t) {
-  Device& d = device();
-  const auto found = d.blocks.find(static_cast<char*>(block));
-  if (found == d.blocks.end()) throw Fault("cuda_on_cpu: cudaFreeAsync of what is no block");
-  const std::size_t bytes = found->second;
-  block_returned(block, bytes, rounded(bytes));
-  const std::lock_guard lock(d.mutex);
-  d.blocks.erase(found);
-  d.live -= bytes;
-  d.free[rounded(bytes)].push_back(static_cast<char*>(block));
-  return cudaSuccess;
-}
+
+// --- pinned memory and copies -----------------------------------------------------------------------------------------------
+
 cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
-  REEL_INJECT();
+  REEL_INJECT(detail::current());
   *block = ::operator new(bytes);
-  std::memset(*block, kUnknown, bytes);
-  device().pinned[static_cast<char*>(*block)] = bytes;
+  std::memset(*block, detail::kUnknown, bytes);
+  const std::lock_guard lock(runtime().mutex);
+  runtime().pinned[static_cast<char*>(*block)] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* block) {
-  for (Stream* stream : device().streams) arrive(*stream);  // it waits for the device
-  device().pinned.erase(static_cast<char*>(block));
+  const std::lock_guard lock(runtime().mutex);
+  for (Stream* stream : runtime().streams) arrive(*stream);  // it waits for the devices
+  runtime().pinned.erase(static_cast<char*>(block));
   ::operator delete(block);
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  REEL_INJECT();
-  check_copy(to, from, bytes, kind);
-  const OnDevice on_device;
+  REEL_INJECT(stream->device);
+  check_copy(to, from, bytes, kind, *stream);
+  detail::put_on(*stream);
+  const OnDevice on_device(stream->device);
   if (kind == cudaMemcpyDeviceToHost) {
     const char* source = static_cast<const char*>(from);
-    stream->arrivals.push_back({to, std::vector<char>(source, source + bytes)});
+    Arrival arrival{to, std::vector<char>(source, source + bytes)};
+    const std::lock_guard lock(runtime().mutex);
+    stream->arrivals.push_back(std::move(arrival));
   } else {
     std::memmove(to, from, bytes);
   }
   return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* block, int value, std::size_t bytes, cudaStream_t) {
-  REEL_INJECT();
-  if (!is_device(block) || !in_block(block, bytes))
-    throw Fault("cuda_on_cpu: cudaMemsetAsync of what is no block of device memory");
-  const OnDevice on_device;
+
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
+                                cudaStream_t stream) {
+  REEL_INJECT(stream->device);
+  check_peer("target", to, to_device, bytes);
+  check_peer("source", from, from_device, bytes);
+  detail::put_on(*stream);
+  const OnDevice target(to_device), source(from_device);
+  const std::lock_guard lock(runtime().mutex);
+  const std::thread::id thread = std::this_thread::get_id();
+  for (Stream* other : runtime().streams) {
+    if (other == stream || (other->device != to_device && other->device != from_device)) continue;
+    const auto last = other->last.find(thread);
+    if (last != other->last.end() && known_of(*stream, other->number) < last->second)
+      throw Fault("cuda_on_cpu: a copy from device " + std::to_string(from_device) + " to device " +
+                  std::to_string(to_device) + " may come before the end of what device " +
+                  std::to_string(other->device) + " was given earlier");
+    other->owed.push_back({stream->number, stream->pieces, thread, stream->device});
+  }
+  std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* block, int value, std::size_t bytes, cudaStream_t stream) {
+  REEL_INJECT(stream->device);
+  if (detail::device_of(block) != stream->device || !detail::in_block(block, bytes))
+    throw Fault("cuda_on_cpu: cudaMemsetAsync of what is no block of memory of the stream's device");
+  detail::put_on(*stream);
+  const OnDevice on_device(stream->device);
   std::memset(block, value, bytes);
   return cudaSuccess;
 }

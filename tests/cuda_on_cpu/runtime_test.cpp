@@ -4,7 +4,9 @@
 
 #include <cstdlib>
 
+#include "reel/backends/cuda/conv_weight_tiles.h"
 #include "reel/backends/cuda/cuda_ops.h"
+#include "reel/backends/cuda/launch.h"
 #include "reel/core/error.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
@@ -54,7 +56,7 @@ TEST(CudaMemory, WhenItIsShortTheCacheIsGivenBackFirst) {
 
 TEST(CudaMemory, ThatCannotBeHadIsTold) {
   cuda_on_cpu::set_capacity(1 << 20);
-  EXPECT_THROW_WITH(empty({1 << 20}, {.device = kCuda}), OutOfMemory, "cuda: 4194304 bytes requested", "bytes live",
+  EXPECT_THROW_WITH(empty({1 << 20}, {.device = kCuda}), OutOfMemory, "cuda:0: 4194304 bytes requested", "bytes live",
                     "cached", "free of 1048576");
   cuda_on_cpu::set_capacity(std::size_t{1} << 30);
   EXPECT_EQ(sum(ones({1 << 20}, {.device = kCuda})).item(), 1 << 20);
@@ -63,6 +65,37 @@ TEST(CudaMemory, ThatCannotBeHadIsTold) {
 Tensor kept_until_exit;  // its end must not call CUDA
 
 TEST(CudaMemory, MayOutliveTheProgram) { kept_until_exit = ones({3}, {.device = kCuda}); }
+
+// --- grids ------------------------------------------------------------------------------------------------------------------
+
+void mark(int* y) { *y = 1; }
+
+TEST(CudaGrid, WithMoreBlocksThanThereAreIsRefused) {
+  const Tensor y = zeros({1}, {.dtype = i32, .device = kCuda});
+  const auto run = [&](const cuda::Grid& grid) { cuda::launch(context(), "mark", grid, &mark, y.array().as<int>()); };
+  constexpr std::int64_t kMany = (std::int64_t{1} << 32) + 1;  // 1, if it was cut to 32 bits
+  EXPECT_THROW_WITH(run({.blocks = kMany}), DeviceError, "a launch of mark with 2147483647 x 65535 x 65535 blocks",
+                    "got 4294967297 x 1 x 1");
+  EXPECT_THROW_WITH(run({.y = 65536}), DeviceError, "got 1 x 65536 x 1");
+  EXPECT_THROW_WITH(run({.z = 65536}), DeviceError, "got 1 x 1 x 65536");
+  EXPECT_EQ(y.item(), 0);
+  run({.y = 2, .threads = 32});
+  EXPECT_EQ(y.item(), 1);
+}
+
+// As many tiles as there are go by the kernel for tiles.
+TEST(CudaGrid, HoldsAnyNumberOfTilesOfWeights) {
+  Conv conv;
+  conv.batch = 1, conv.in = conv.out = conv.groups = 70'000;
+  conv.input[2] = 2, conv.kernel[2] = 2;
+  Array any;
+  cuda::WeightTiling tiling(cuda::Geometry(conv, any, any, nullptr));
+  tiling.micro_out = tiling.micro_in = tiling.micro_rows = 1, tiling.micro_cols = 3;
+  tiling.bias = false;
+  EXPECT_TRUE(tiling.plan(sizeof(float), 528));
+  EXPECT_EQ(tiling.tiles(), 70'000);
+  EXPECT_EQ(tiling.splits, 1);
+}
 
 // --- failures ---------------------------------------------------------------------------------------------------------------
 
@@ -87,7 +120,7 @@ TEST(CudaFailure, AnyCallMayFailWithoutALeak) {
       small_program();
     } catch (const DeviceError& error) {
       threw = true;
-      EXPECT_NE(std::string(error.what()).find("cuda: "), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("cuda:0: "), std::string::npos) << error.what();
     }
     const bool failed = cuda_on_cpu::call_failed();
     cuda_on_cpu::fail_call(0);

@@ -338,11 +338,6 @@ TEST(CudaWide, CorrelationsOfAnyTilesEqualTheCpus) {
     for (const DType dtype : {f32, f64}) expect_equal_correlations(c, dtype);
 }
 
-// A block with many chunks adds the sums of one chain of them to those of the chains before.
-TEST(CudaWide, LongSumsOfACorrelationsWeightAreCutIntoChains) {
-  expect_equal_correlations({"chains", {300, 270, 2, 2}, {270, 1, 3, 3}, {.padding = 1, .groups = 270}}, f32);
-}
-
 // Beside an infinite x that no gradient meets, sums stay finite: rows that end within a run of pixels do not read beyond.
 TEST(CudaWide, WhatAnOutputDoesNotSeeDoesNotReachTheWeightsGradient) {
   for (const std::int64_t cols : {9, 35}) {

@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <limits>
 
-#include "reel/core/memory.h"
 #include "reel/core/parallel.h"
 #include "reel/core/tape.h"
 #include "reel/ops/activations.h"
@@ -231,45 +230,6 @@ TEST(RaggedAttention, OfNoSequencesAndOfEmptyOnesHasGradients) {
     const Ragged y = attention(x, x, x);
     EXPECT_EQ(tape.gradient(y.values(), y.values(), {x.values()})[0].shape(), (Shape{0, 2, 3}));
   }
-}
-
-// --- memory and layouts --------------------------------------------------------------------------------------------------
-
-TEST(Attention, MemoryIsLinearInTheLength) {
-  const std::int64_t length = 2048, width = 16, tensor_bytes = length * width * 4;
-  Generator generator(6);
-  const Tensor q = randn({1, length, width}, generator), k = randn({1, length, width}, generator);
-  const Tensor v = randn({1, length, width}, generator);
-  Tape tape;
-  for (const Tensor* x : {&q, &k, &v}) tape.watch(*x);
-  const std::int64_t before = memory_stats().live_bytes;
-  reset_peak_memory();
-  const Tensor y = attention(q, k, v, {.causal = true});
-  EXPECT_LT(memory_stats().live_bytes - before, tensor_bytes + length * 8 + 8192);  // y and two numbers per query
-  const Tensors d = tape.gradient(y, y, {q, k, v});
-  // All scores would be 16 MiB.
-  EXPECT_LT(memory_stats().peak_bytes - before, std::int64_t{4} << 20);
-}
-
-TEST(Attention, TakesHeadsAsALayerSplitsThemWithoutACopy) {
-  Generator generator(7);
-  const auto split = [](const Tensor& x) { return transpose(reshape(x, {2, 65, 3, 8}), 1, 2); };  // [2, 3, 65, 8]
-  const Tensor q = randn({2, 65, 24}, generator), k = randn({2, 65, 24}, generator), v = randn({2, 65, 24}, generator);
-  const std::int64_t before = memory_stats().live_bytes;
-  const Tensor y = attention(split(q), split(k), split(v));
-  EXPECT_LT(memory_stats().live_bytes - before, 2 * 65 * (24 + 3) * 4 + 8192);
-  EXPECT_TRUE(transpose(y, 1, 2).is_contiguous());
-  const Tensor other = attention(contiguous(split(q)), contiguous(split(k)), contiguous(split(v)));
-  EXPECT_TRUE(other.is_contiguous());
-  EXPECT_EQ(other.to_vector<float>(), y.to_vector<float>());
-}
-
-TEST(Attention, OfTwoAxesHasOneHead) {
-  Generator generator(8);
-  const Tensor q = randn({5, 4}, generator, kDouble), k = randn({6, 4}, generator, kDouble);
-  const Tensor v = randn({6, 3}, generator, kDouble);
-  EXPECT_THAT(attention(q, k, v).to_vector<double>(),
-              Pointwise(IsClose(), matmul(softmax(0.5 * matmul(q, transpose(k))), v).to_vector<double>()));
 }
 
 // --- accuracy ------------------------------------------------------------------------------------------------------------
