@@ -172,5 +172,27 @@ TEST(Record, ManyInputsAndOutputs) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(g[static_cast<std::size_t>(i)].item(), i == 3 ? 2 : i == 19 ? 8 : 0) << i;
 }
 
+TEST(Record, OneOpMayHaveMoreInputsAndOutputsThanSixteenBitsCount) {
+  constexpr std::size_t kMany = 70'000;
+  const Tensor x = vector({2}), y = vector({3});
+  std::vector<Tensor> many(kMany, x);
+  many.back() = y;
+  Tape tape;
+  tape.watch(x);
+  tape.watch(y);
+  const Tensors stacked = tape.gradient(sum(stack(Tensors(many))), {x, y});
+  EXPECT_EQ(stacked[0].item(), kMany - 1);
+  EXPECT_EQ(stacked[1].item(), 1);
+
+  std::vector<Tensor> outputs;
+  untaped([&] {
+    for (const Tensor& input : many) outputs.push_back(clone(input));
+  });
+  record("copies", Tensors(many), Tensors(outputs), [](const Tensors& dys) { return dys; });
+  const Tensors copied = tape.gradient(outputs[kMany - 2] * 5 + outputs[kMany - 1] * 7, {x, y});
+  EXPECT_EQ(copied[0].item(), 5);
+  EXPECT_EQ(copied[1].item(), 7);
+}
+
 }  // namespace
 }  // namespace reel
