@@ -155,6 +155,16 @@ FlatBuffer& home_of(ParameterState& parameter);
 REEL_API Tensor member_view(const Tensor& flat, const ParameterState& parameter);
 /// A buffer for a sweep's gradients: the spare one if nobody else looks at it. Padding is zero.
 Tensor take_spare(FlatBuffer& home);
+
+/// An operand, with the line of the expression or call: for operators, and in front of any number of operands, where there is
+/// no room for an argument that carries it. The same for a Ragged: RaggedArg.
+struct TensorArg {
+  const Tensor& tensor;
+  SourceLocation where;
+
+  TensorArg(const Tensor& x, SourceLocation at = SourceLocation::current()) : tensor(x), where(at) {}
+  TensorArg(const Parameter& x, SourceLocation at = SourceLocation::current()) : tensor(x), where(at) {}
+};
 }  // namespace detail
 
 }  // namespace reel
