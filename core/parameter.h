@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -24,6 +25,7 @@ struct FlatBuffer {
   Tensor spare;                          // a sweep writes here and swaps it in when it has succeeded
   std::vector<ParameterState*> members;  // in order of offset
   std::int64_t gradient_count = 0;       // members that have a gradient
+  std::atomic<int> sweeps{0};            // that bring gradients for them: until these are here the members stay
   std::mutex mutex;                      // held where sweeps of several threads meet: as they begin and end
 };
 
@@ -34,8 +36,9 @@ struct ParameterState : std::enable_shared_from_this<ParameterState> {
   bool trainable = true;
   bool has_gradient = false;
   std::shared_ptr<FlatBuffer> home;
-  std::size_t index = 0;    // home->members[index] == this
-  std::int64_t offset = 0;  // in elements
+  std::atomic<bool> settled{false};  // home is there: sweeps of several threads may be the first to ask for it
+  std::size_t index = 0;             // home->members[index] == this
+  std::int64_t offset = 0;           // in elements
   std::function<void(Parameter&)> gradient_hook;
 
   explicit ParameterState(Tensor initial);
@@ -141,7 +144,8 @@ class REEL_API Parameter {
 };
 
 /// Moves parameters into one flat buffer per dtype and device, keeping values and gradients; those already together stay.
-/// Tensors that were read from them before (views of their values) keep the old memory.
+/// Tensors that were read from them before (views of their values) keep the old memory. Throws Error while a sweep brings
+/// gradients for one of them, as in its callbacks and hooks.
 REEL_API void flatten_parameters(const std::vector<Parameter>& parameters,
                                  SourceLocation where = SourceLocation::current());
 /// Moves parameters, values and gradients, to a device, into one flat buffer per dtype.
