@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "reel/core/error.h"
@@ -161,6 +162,7 @@ TEST(Batches, AnAlienStateIsRefusedAndChangesNothing) {
   refused(2, 3);   // step, of three batches
   refused(2, -1);
   refused(3, 1);  // an epoch before its loop
+  refused(1, std::numeric_limits<std::int64_t>::max());
   refused(4, 11);
   refused(5, 5);
   refused(6, 1);
