@@ -122,6 +122,20 @@ TEST(Batches, ALoopThatWasLeftIsContinued) {
   EXPECT_EQ(rows, rows_of(whole));
 }
 
+TEST(Batches, ALoopInsideALoopEndsBoth) {
+  Batches data = batches(numbered(10), {.size = 3, .epochs = 2});
+  std::int64_t outer = 0, inner = 0;
+  for (const Batch& batch : data) {
+    outer += batch.inputs.size(0);
+    for (const Batch& next : data) inner += next.inputs.size(0);
+    ASSERT_LE(outer, 3);
+  }
+  EXPECT_EQ(outer, 3);
+  EXPECT_EQ(inner, 17);
+  EXPECT_EQ(data.epoch(), 2);
+  EXPECT_EQ(rows_of(data).size(), 8u);  // the next loop has two epochs again
+}
+
 TEST(Batches, StepIsZeroInTheLastBatchOfAnEpoch) {
   std::vector<std::int64_t> steps, epochs;
   Batches data = batches(numbered(5), {.size = 2, .epochs = 2});
