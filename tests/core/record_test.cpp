@@ -77,6 +77,21 @@ TEST(Record, OneInputTwiceGetsBothGradients) {
   EXPECT_EQ(tape.gradient(y, {x})[0].item(), 4);
 }
 
+TEST(Record, OutputsMustNotBeOneOfManyInputs) {
+  const Tensor x = vector({1});
+  Tape tape;
+  tape.watch(x);
+  Tensors inputs{x};
+  untaped([&] {
+    for (int i = 0; i < 40; ++i) inputs.push_back(x * i);
+  });
+  const auto callback = [](const Tensor&) { return Tensors(); };
+  for (const int i : {1, 20, 40})
+    EXPECT_THROW_WITH(record("same", inputs, inputs[i], callback), Error,
+                      "same: record needs outputs that are not inputs");
+  EXPECT_EQ(record("other", inputs, untaped([&] { return x * 2; }), callback).item(), 2);
+}
+
 TEST(Record, OutputsMustNotBeInputs) {
   const Parameter w(vector({2}));
   const Tensor constant = vector({3});
