@@ -104,7 +104,7 @@ class REEL_API Parameter {
   void clear_gradient(SourceLocation where = SourceLocation::current());
   /// Calls hook(parameter) at the end of each sweep that reached this parameter, when its gradient is complete; the hook may
   /// read or set it. One per parameter: another replaces it, {} removes it. Not copied by nn::clone.
-  /// If it throws, every gradient is as it was before the sweep.
+  /// If it throws, every gradient is as it was before the sweep. A sweep inside it that reaches this parameter throws Error.
   void on_gradient(std::function<void(Parameter&)> hook, SourceLocation where = SourceLocation::current()) {
     known("on_gradient", where).gradient_hook = std::move(hook);
   }

@@ -242,6 +242,25 @@ TEST(Callbacks, NamesMayEndBeforeTheTape) {
   EXPECT_THROW_WITH(tape.gradient(y, {x}), ShapeError, "backward of a name that is longer than what strings hold");
 }
 
+TEST(Callbacks, AHookMaySweepButNotToItsOwnParameter) {
+  Parameter w(vector({3})), other(vector({5}));
+  w.on_gradient([&](Parameter&) {
+    Tape inner;
+    inner.backward(other * other);
+  });
+  Tape tape;
+  tape.backward(w * w);
+  EXPECT_EQ(w.gradient().item(), 6);
+  EXPECT_EQ(other.gradient().item(), 10);
+  w.set_name("w");
+  w.on_gradient([](Parameter& parameter) {
+    Tape inner;
+    inner.backward(parameter * 2);
+  });
+  EXPECT_THROW_WITH(tape.backward(w * w), Error, "on_gradient: ", "got 'w' again", "errors_edges_test.cpp:");
+  EXPECT_EQ(w.gradient().item(), 6);
+}
+
 TEST(Tape, AnInnerOneSaysWhatWasComputedTooEarly) {
   const Tensor x = vector({2}), z = vector({3});
   const Parameter w(vector({5}));
