@@ -79,10 +79,14 @@ template <class F, TensorOrRagged X, TensorOrRagged Y, TensorOrRagged Z>
 auto checkpoint(F f, const X& x, const Y& y, const Z& z, SourceLocation where = SourceLocation::current()) {
   return detail::checkpoint_of(where, std::move(f), x, y, z);
 }
-/// Of any number. Behind so many there is no room for the caller's line: errors name that of the last op in f.
+/// The same for any number of them: the first one carries the caller's line.
 template <class F, TensorOrRagged... Xs>
-requires(sizeof...(Xs) > 3) auto checkpoint(F f, const Xs&... xs) {
-  return detail::checkpoint_of({}, std::move(f), xs...);
+requires(sizeof...(Xs) > 2) auto checkpoint(F f, detail::TensorArg x, const Xs&... xs) {
+  return detail::checkpoint_of(x.where, std::move(f), x.tensor, xs...);
+}
+template <class F, TensorOrRagged... Xs>
+requires(sizeof...(Xs) > 2) auto checkpoint(F f, detail::RaggedArg x, const Xs&... xs) {
+  return detail::checkpoint_of(x.where, std::move(f), x.ragged, xs...);
 }
 
 /// x under another identity, whose gradient passes through hook(dy) on its way to x: once in a sweep, when it is complete.

@@ -77,8 +77,8 @@ struct Node {
   void* callback;
   Edge* edges;
   SavedVersion* saved;
-  std::int64_t slot;  // of its first output
-  std::uint16_t edge_count, saved_count, output_count;
+  std::int64_t slot;                                   // of its first output
+  std::int32_t edge_count, saved_count, output_count;  // a stack of a million tensors is one op
   bool released;
 };
 

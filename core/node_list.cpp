@@ -97,9 +97,9 @@ Node& NodeList::reserve(std::size_t edges, std::size_t saved, std::size_t callba
                             .edges = reinterpret_cast<Edge*>(memory + at_edges),
                             .saved = reinterpret_cast<SavedVersion*>(memory + at_saved),
                             .slot = slot_end(),
-                            .edge_count = static_cast<std::uint16_t>(edges),
-                            .saved_count = static_cast<std::uint16_t>(saved),
-                            .output_count = static_cast<std::uint16_t>(output_count),
+                            .edge_count = static_cast<std::int32_t>(edges),
+                            .saved_count = static_cast<std::int32_t>(saved),
+                            .output_count = static_cast<std::int32_t>(output_count),
                             .released = false};
 }
 

@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <string>
@@ -13,6 +14,8 @@
 namespace reel {
 
 namespace {
+
+constexpr int kMostThreads = 1024;  // OpenMP's own lists of its threads, which lie on the stack, still fit one
 
 std::atomic<int> thread_limit{0};  // 0: not asked for yet
 
@@ -38,14 +41,17 @@ void watch_forks() {
 int num_threads() {
   int count = thread_limit.load(std::memory_order_relaxed);
   if (count == 0) {
-    count = omp_get_max_threads();
+    count = std::min(omp_get_max_threads(), kMostThreads);
     thread_limit.store(count, std::memory_order_relaxed);
   }
   return count;
 }
 
 void set_num_threads(int count, SourceLocation where) {
-  if (count < 1) throw Error("set_num_threads: count must be at least 1, got " + std::to_string(count), where);
+  if (count < 1 || count > kMostThreads)
+    throw Error(
+        "set_num_threads: count must be in [1, " + std::to_string(kMostThreads) + "], got " + std::to_string(count),
+        where);
   thread_limit.store(count, std::memory_order_relaxed);
 }
 

@@ -9,7 +9,7 @@ namespace reel {
 
 /// Threads that Reel's CPU kernels may use; at first OMP_NUM_THREADS or the number of cores. Results do not depend on it.
 REEL_API int num_threads();
-/// Throws Error unless count >= 1.
+/// Throws Error unless count is in [1, 1024].
 REEL_API void set_num_threads(int count, SourceLocation where = SourceLocation::current());
 
 namespace detail {

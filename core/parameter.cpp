@@ -38,6 +38,10 @@ void gather_into_one(const std::vector<ParameterState*>& members, DType dtype, D
   bool gradients = false;
   for (const ParameterState* member : members) {
     detail::refuse_if_taped(member->value, call, where);
+    if (member->home != nullptr && member->home->sweeps.load(std::memory_order_relaxed) > 0)
+      throw Error(std::string(call) + ": no sweep must be on its way to the parameters, got one that has reached '" +
+                      member->name + "': lay them out (Module::parameters, to) before or after it",
+                  where);
     offsets.push_back(total);
     total += (member->value.size() + boundary - 1) / boundary * boundary;
     gradients = gradients || member->has_gradient;
@@ -57,6 +61,7 @@ void gather_into_one(const std::vector<ParameterState*>& members, DType dtype, D
     member.home = home;
     member.index = i;
     member.offset = offsets[i];
+    member.settled.store(true, std::memory_order_release);
     home->members.push_back(&member);
     if (member.has_gradient) {
       copy_into(gradient, detail::member_view(home->gradients, member));
@@ -127,17 +132,27 @@ std::shared_ptr<ParameterState> shared_or_cloned(const std::shared_ptr<Parameter
   return cloning == nullptr ? state : cloning->copy_of(state);
 }
 
+namespace {
+
+// The value stays where it is: a buffer of one.
+void settle_alone(ParameterState& parameter) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (parameter.settled.load(std::memory_order_relaxed)) return;
+  const auto home = std::make_shared<FlatBuffer>();
+  const std::int64_t step = 1;
+  home->values = view(parameter.value, 0, {parameter.value.size()}, &step);
+  home->members = {&parameter};
+  parameter.home = home;
+  parameter.index = 0;
+  parameter.offset = 0;
+  parameter.settled.store(true, std::memory_order_release);
+}
+
+}  // namespace
+
 FlatBuffer& home_of(ParameterState& parameter) {
-  if (parameter.home == nullptr) {
-    // The value stays where it is: a buffer of one.
-    const auto home = std::make_shared<FlatBuffer>();
-    const std::int64_t step = 1;
-    home->values = view(parameter.value, 0, {parameter.value.size()}, &step);
-    home->members = {&parameter};
-    parameter.home = home;
-    parameter.index = 0;
-    parameter.offset = 0;
-  }
+  if (!parameter.settled.load(std::memory_order_acquire)) settle_alone(parameter);
   return *parameter.home;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -24,6 +25,7 @@ struct FlatBuffer {
   Tensor spare;                          // a sweep writes here and swaps it in when it has succeeded
   std::vector<ParameterState*> members;  // in order of offset
   std::int64_t gradient_count = 0;       // members that have a gradient
+  std::atomic<int> sweeps{0};            // that bring gradients for them: until these are here the members stay
   std::mutex mutex;                      // held where sweeps of several threads meet: as they begin and end
 };
 
@@ -34,8 +36,9 @@ struct ParameterState : std::enable_shared_from_this<ParameterState> {
   bool trainable = true;
   bool has_gradient = false;
   std::shared_ptr<FlatBuffer> home;
-  std::size_t index = 0;    // home->members[index] == this
-  std::int64_t offset = 0;  // in elements
+  std::atomic<bool> settled{false};  // home is there: sweeps of several threads may be the first to ask for it
+  std::size_t index = 0;             // home->members[index] == this
+  std::int64_t offset = 0;           // in elements
   std::function<void(Parameter&)> gradient_hook;
 
   explicit ParameterState(Tensor initial);
@@ -101,7 +104,7 @@ class REEL_API Parameter {
   void clear_gradient(SourceLocation where = SourceLocation::current());
   /// Calls hook(parameter) at the end of each sweep that reached this parameter, when its gradient is complete; the hook may
   /// read or set it. One per parameter: another replaces it, {} removes it. Not copied by nn::clone.
-  /// If it throws, every gradient is as it was before the sweep.
+  /// If it throws, every gradient is as it was before the sweep. A sweep inside it that reaches this parameter throws Error.
   void on_gradient(std::function<void(Parameter&)> hook, SourceLocation where = SourceLocation::current()) {
     known("on_gradient", where).gradient_hook = std::move(hook);
   }
@@ -141,7 +144,8 @@ class REEL_API Parameter {
 };
 
 /// Moves parameters into one flat buffer per dtype and device, keeping values and gradients; those already together stay.
-/// Tensors that were read from them before (views of their values) keep the old memory.
+/// Tensors that were read from them before (views of their values) keep the old memory. Throws Error while a sweep brings
+/// gradients for one of them, as in its callbacks and hooks.
 REEL_API void flatten_parameters(const std::vector<Parameter>& parameters,
                                  SourceLocation where = SourceLocation::current());
 /// Moves parameters, values and gradients, to a device, into one flat buffer per dtype.
@@ -155,6 +159,16 @@ FlatBuffer& home_of(ParameterState& parameter);
 REEL_API Tensor member_view(const Tensor& flat, const ParameterState& parameter);
 /// A buffer for a sweep's gradients: the spare one if nobody else looks at it. Padding is zero.
 Tensor take_spare(FlatBuffer& home);
+
+/// An operand, with the line of the expression or call: for operators, and in front of any number of operands, where there is
+/// no room for an argument that carries it. The same for a Ragged: RaggedArg.
+struct TensorArg {
+  const Tensor& tensor;
+  SourceLocation where;
+
+  TensorArg(const Tensor& x, SourceLocation at = SourceLocation::current()) : tensor(x), where(at) {}
+  TensorArg(const Parameter& x, SourceLocation at = SourceLocation::current()) : tensor(x), where(at) {}
+};
 }  // namespace detail
 
 }  // namespace reel

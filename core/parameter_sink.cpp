@@ -3,9 +3,35 @@
 #include <mutex>
 #include <utility>
 
+#include "reel/core/error.h"
 #include "reel/core/ops.h"
 
 namespace reel::detail {
+
+namespace {
+
+// While a hook runs. A sweep inside it that reached its own parameter would call it again, and that one again, without end.
+class HookScope {
+ public:
+  explicit HookScope(const ParameterState& parameter) : parameter_(parameter), outer_(innermost) {
+    for (const HookScope* hook = outer_; hook != nullptr; hook = hook->outer_)
+      if (&hook->parameter_ == &parameter)
+        throw Error("on_gradient: the hook must not sweep to its own parameter, got '" + parameter.name + "' again",
+                    SourceLocation{});
+    innermost = this;
+  }
+  ~HookScope() { innermost = outer_; }
+  HookScope(const HookScope&) = delete;
+  HookScope& operator=(const HookScope&) = delete;
+
+ private:
+  static thread_local constinit const HookScope* innermost;
+  const ParameterState& parameter_;
+  const HookScope* outer_;
+};
+thread_local constinit const HookScope* HookScope::innermost = nullptr;
+
+}  // namespace
 
 ParameterSink::ParameterSink(std::shared_ptr<FlatBuffer> home) : home_(std::move(home)) {
   {
@@ -14,9 +40,11 @@ ParameterSink::ParameterSink(std::shared_ptr<FlatBuffer> home) : home_(std::move
   }
   reached_ = empty({home_->members.size()}, {.dtype = u8});
   backend(Device::cpu()).fill(reached_.array(), 0);
+  home_->sweeps.fetch_add(1, std::memory_order_relaxed);
 }
 
 ParameterSink::~ParameterSink() {
+  home_->sweeps.fetch_sub(1, std::memory_order_relaxed);
   if (!pending_.defined()) return;
   const std::lock_guard lock(home_->mutex);
   home_->spare = std::move(pending_);
@@ -84,6 +112,7 @@ void ParameterSink::call_hooks() const {
     if (state == nullptr || reached[i] == 0 || !state->gradient_hook) continue;
     Parameter parameter(state->shared_from_this());
     const auto hook = state->gradient_hook;  // it may put another in its place
+    const HookScope scope(*state);
     hook(parameter);
   }
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "reel/core/call_at.h"
+#include "reel/core/parameter.h"
 #include "reel/core/ragged.h"
 #include "reel/core/tape.h"
 
@@ -120,8 +121,14 @@ template <class F, TensorOrRagged X, TensorOrRagged Y, TensorOrRagged Z>
 auto pullback(F&& f, const X& x, const Y& y, const Z& z, SourceLocation where = SourceLocation::current()) {
   return detail::pullback_of(where, f, x, y, z);
 }
-/// Of more there is no room for the caller's line.
+/// The same for any number of them: the first one carries the caller's line.
 template <class F, TensorOrRagged... Xs>
-requires(sizeof...(Xs) > 3) auto pullback(F&& f, const Xs&... xs) { return detail::pullback_of({}, f, xs...); }
+requires(sizeof...(Xs) > 2) auto pullback(F&& f, detail::TensorArg x, const Xs&... xs) {
+  return detail::pullback_of(x.where, f, x.tensor, xs...);
+}
+template <class F, TensorOrRagged... Xs>
+requires(sizeof...(Xs) > 2) auto pullback(F&& f, detail::RaggedArg x, const Xs&... xs) {
+  return detail::pullback_of(x.where, f, x.ragged, xs...);
+}
 
 }  // namespace reel

@@ -29,8 +29,8 @@ PhiloxState Generator::take(std::int64_t count, DType dtype) {
   return place;
 }
 
-std::int64_t Generator::below(std::int64_t bound) {
-  if (bound < 1) throw Error("Generator::below: bound must be at least 1, got " + std::to_string(bound));
+std::int64_t Generator::below(std::int64_t bound, SourceLocation where) {
+  if (bound < 1) throw Error("Generator::below: bound must be at least 1, got " + std::to_string(bound), where);
   const auto range = static_cast<std::uint64_t>(bound);
   const std::uint64_t reject_from = ~std::uint64_t{0} - (~std::uint64_t{0} % range + 1) % range;  // last fair value
   for (;;) {

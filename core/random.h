@@ -15,8 +15,8 @@ class REEL_API Generator {
 
   /// The place for `count` numbers of `dtype`; moves behind them.
   PhiloxState take(std::int64_t count, DType dtype);
-  /// A random integer in [0, bound), without bias; bound >= 1. Uses whole blocks.
-  std::int64_t below(std::int64_t bound);
+  /// A random integer in [0, bound), without bias. Uses whole blocks. Throws Error unless bound >= 1.
+  std::int64_t below(std::int64_t bound, SourceLocation where = SourceLocation::current());
   const PhiloxState& state() const { return state_; }
 
  private:

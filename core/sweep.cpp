@@ -341,7 +341,7 @@ Tensor Gradients::take_dy() {
 bool Gradients::recording() const { return thread_tape.recording; }
 
 void Gradients::check_count(std::size_t count) const {
-  if (count != node_.edge_count)
+  if (count != static_cast<std::size_t>(node_.edge_count))
     throw Error("the callback must return one gradient per input, " + std::to_string(node_.edge_count) + ", got " +
                 std::to_string(count));
 }

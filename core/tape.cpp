@@ -1,7 +1,10 @@
 #include "reel/core/tape.h"
 
+#include <algorithm>
 #include <exception>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "reel/core/error.h"
 #include "reel/core/ops.h"
@@ -147,11 +150,23 @@ void check_record(const char* op, const Tensors& inputs, const Tensors& outputs,
     throw Error(std::string(op) + ": record of " + std::to_string(outputs.size()) +
                     " outputs needs a callback that takes their gradients, const Tensors& dys, got one for a single dy",
                 where);
+  constexpr std::size_t kFew = 16;
+  std::vector<const TensorState*> sorted;  // of more inputs than these, so that many outputs can be looked up
+  const std::less<const TensorState*> before;
+  if (inputs.size() > kFew) {
+    for (const Tensor& input : inputs) sorted.push_back(input.state());
+    std::sort(sorted.begin(), sorted.end(), before);
+  }
+  const auto is_input = [&](const Tensor& output) {
+    if (!sorted.empty()) return std::binary_search(sorted.begin(), sorted.end(), output.state(), before);
+    for (const Tensor& input : inputs)
+      if (output.is(input)) return true;
+    return false;
+  };
   for (const Tensor& output : outputs) {
     if (!output.defined()) throw Error(std::string(op) + ": record needs outputs that are defined", where);
-    for (const Tensor& input : inputs)
-      if (output.is(input))
-        throw Error(std::string(op) + ": record needs outputs that are not inputs; give a copy or a view", where);
+    if (is_input(output))
+      throw Error(std::string(op) + ": record needs outputs that are not inputs; give a copy or a view", where);
     if (is_tracked(output))
       throw Error(std::string(op) + ": record needs outputs that are not on a tape yet; compute them inside untaped()",
                   where);

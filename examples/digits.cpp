@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <sstream>
+#include <stdexcept>
 
 using namespace reel;
 
@@ -32,15 +34,15 @@ struct Settings {
 
   void parse(CLI::App& app) {
     app.add_option("--epochs", epochs, "times that each training image is seen, and its shifted copies")
-        ->check(CLI::Range(1, 1'000'000'000))
+        ->check(CLI::Range(1, 1'000'000))
         ->capture_default_str();
-    app.add_option("--batch", batch, "images per step")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
+    app.add_option("--batch", batch, "images per step")->check(CLI::Range(1, 1'000'000))->capture_default_str();
     app.add_option("--rate", rate, "learning rate at the start; it falls to 0 as a cosine")
-        ->check(CLI::Range(1e-10, 1e3))
+        ->check(CLI::Range(0.0, 100.0))
         ->capture_default_str();
     app.add_option("--seed", seed, "of weights and shuffling")->capture_default_str();
     app.add_option("--threads", threads, "CPU threads; 0: as many as cores")
-        ->check(CLI::Range(0, 1'000'000'000))
+        ->check(CLI::Range(0, 1024))
         ->capture_default_str();
     app.add_option("--device", device, "cpu, cuda, cuda:1, or best: a GPU if there is one")->capture_default_str();
     app.add_option("--resume", resume, "digits.safetensors of a run with the same options that was stopped");
@@ -84,6 +86,26 @@ std::string percent(double share) {
   return text;
 }
 
+// What must be the same when a run is resumed, or it would not end where it was going: [epochs, rate].
+Tensor course(const Settings& settings) {
+  return tensor({static_cast<double>(settings.epochs), settings.rate}, {.dtype = f64});
+}
+
+// Takes up a run that was stopped. Throws if it was of other options, or has come as far as this one wants to go.
+void resume(nn::Training& run, const Settings& settings) {
+  nn::load_training(run, settings.resume);
+  const std::vector<double> before = run.tensors.back().tensor.to_vector<double>();
+  if (before != course(settings).to_vector<double>()) {
+    std::ostringstream text;
+    text << "'" << settings.resume << "' goes on with --epochs " << before[0] << " --rate " << before[1] << ", got "
+         << settings.epochs << " and " << settings.rate;
+    throw std::runtime_error(text.str());
+  }
+  if (settings.stop > 0 && run.optimizer.steps() >= settings.stop)
+    throw std::runtime_error("--stop: more than the " + std::to_string(run.optimizer.steps()) + " steps that '" +
+                             settings.resume + "' has done are required, got " + std::to_string(settings.stop));
+}
+
 // history [epochs, 2]: mean loss and test accuracy.
 void print(const Tensor& history) {
   const std::vector<double> values = history.to_vector<double>();
@@ -120,8 +142,10 @@ int train(const Settings& settings) {
   nn::AdamW adam(net.parameters(), {.lr = nn::schedule::cosine(settings.rate, steps), .weight_decay = 0.05});
 
   nn::Training run{.module = net, .optimizer = adam, .batches = &data};
-  run.tensors = {{"history", zeros({0, 2}, {.dtype = f64})}, {"epoch_loss", zeros({1}, {.dtype = f64})}};
-  if (!settings.resume.empty()) nn::load_training(run, settings.resume);
+  run.tensors = {{"history", zeros({0, 2}, {.dtype = f64})},
+                 {"epoch_loss", zeros({1}, {.dtype = f64})},
+                 {"course", course(settings)}};
+  if (!settings.resume.empty()) resume(run, settings);
   Tensor& history = run.tensors[0].tensor;
   Tensor& epoch_loss = run.tensors[1].tensor;  // sum over the images of the epoch under way
 

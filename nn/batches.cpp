@@ -18,6 +18,7 @@ namespace reel::nn {
 namespace {
 
 constexpr std::int64_t kStateSize = 7;
+constexpr std::int64_t kMostEpochs = std::int64_t{1} << 62;  // in a file that lies: more could not be counted on
 
 std::uint64_t drawn_seed() {
   Generator generator(reel::detail::take_random(1, f32));
@@ -102,7 +103,8 @@ void Batches::check_state(const Tensor& state, SourceLocation where) const {
                     std::to_string(dataset_.size()) + " rows is required, got one of " + std::to_string(size) + " of " +
                     std::to_string(rows) + ", or drop_last differs",
                 where);
-  if (first < 0 || epoch < first || step < 0 || step >= std::max<std::int64_t>(batches_per_epoch(), 1))
+  if (first < 0 || epoch < first || epoch > kMostEpochs || step < 0 ||
+      step >= std::max<std::int64_t>(batches_per_epoch(), 1))
     throw Error("Batches: a position within the data is required, got batch " + std::to_string(step) + " of epoch " +
                     std::to_string(epoch),
                 where);

@@ -36,9 +36,9 @@ struct BatchOptions {
 ///
 ///   for (auto [images, labels] : nn::batches(nn::digits::train(), {.size = 64, .shuffle = true})) ...
 ///
-/// Owns its data. A loop goes over `epochs` epochs; one that was left early is continued by the next, and after its end the
-/// next goes over the following epochs, shuffled anew. The order depends on seed and epoch alone, so that a position is
-/// enough to go on exactly as if there had been no interruption. For one thread.
+/// Owns its data. A loop goes over `epochs` epochs; one that was left early is continued by the next, also by one in its body,
+/// and after its end the next goes over the following epochs, shuffled anew. The order depends on seed and epoch alone, so that a
+/// position is enough to go on exactly as if there had been no interruption. For one thread.
 class REEL_API Batches {
  public:
   using Options = BatchOptions;
@@ -48,16 +48,17 @@ class REEL_API Batches {
   struct End {};
   class Iterator {
    public:
-    explicit Iterator(Batches& batches) : batches_(&batches) { ++*this; }
+    explicit Iterator(Batches& batches) : batches_(&batches), first_(batches.first_) { ++*this; }
     const Batch& operator*() const { return batch_; }
     Iterator& operator++() {
-      more_ = batches_->next(batch_);
+      more_ = batches_->first_ == first_ && batches_->next(batch_);  // a loop inside this one may have ended it
       return *this;
     }
     bool operator!=(End) const { return more_; }
 
    private:
     Batches* batches_;
+    std::int64_t first_;
     Batch batch_;
     bool more_ = false;
   };

@@ -52,7 +52,12 @@ std::string aligned(const std::vector<Row>& rows) {
 
 Confusion::Confusion(int classes, SourceLocation where) : classes_(classes) {
   if (classes < 1) throw Error("Confusion: at least one class is required, got " + std::to_string(classes), where);
-  counts_.resize(static_cast<std::size_t>(classes) * static_cast<std::size_t>(classes));
+  try {
+    counts_.resize(static_cast<std::size_t>(classes) * static_cast<std::size_t>(classes));
+  } catch (const std::exception&) {  // bad_alloc, or length_error if no vector could be so long
+    throw OutOfMemory("Confusion: memory for the counts of " + std::to_string(classes) + " classes is not to be had",
+                      where);
+  }
 }
 
 void Confusion::check(std::int64_t label, const char* what, SourceLocation where) const {
@@ -79,6 +84,12 @@ void Confusion::add(const std::vector<std::int64_t>& truth, const std::vector<st
   for (std::size_t i = 0; i < truth.size(); ++i) ++counts_[truth[i] * classes_ + predicted[i]];
 }
 
+std::int64_t Confusion::count(int truth, int predicted, SourceLocation where) const {
+  check(truth, "true", where);
+  check(predicted, "predicted", where);
+  return counts_[static_cast<std::int64_t>(truth) * classes_ + predicted];
+}
+
 std::int64_t Confusion::total() const { return std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0}); }
 
 std::int64_t Confusion::right() const {
@@ -89,13 +100,15 @@ std::int64_t Confusion::right() const {
 
 double Confusion::accuracy() const { return share(right(), total()); }
 
-double Confusion::precision(int label) const {
+double Confusion::precision(int label, SourceLocation where) const {
+  check(label, "predicted", where);
   std::int64_t predicted = 0;
   for (int truth = 0; truth < classes_; ++truth) predicted += count(truth, label);
   return share(count(label, label), predicted);
 }
 
-double Confusion::recall(int label) const {
+double Confusion::recall(int label, SourceLocation where) const {
+  check(label, "true", where);
   std::int64_t present = 0;
   for (int predicted = 0; predicted < classes_; ++predicted) present += count(label, predicted);
   return share(count(label, label), present);

@@ -12,7 +12,7 @@ namespace reel::nn {
 /// Counts of (true class, predicted class), from which accuracy, precision and recall follow.
 class REEL_API Confusion {
  public:
-  /// Throws Error unless classes >= 1.
+  /// Throws Error unless classes >= 1, OutOfMemory.
   explicit Confusion(int classes, SourceLocation where = SourceLocation::current());
 
   /// Throws IndexError, and counts nothing, unless both are in [0, classes).
@@ -22,18 +22,18 @@ class REEL_API Confusion {
            SourceLocation where = SourceLocation::current());
 
   int classes() const { return classes_; }
-  /// How often `truth` was taken for `predicted`.
-  std::int64_t count(int truth, int predicted) const { return counts_[truth * classes_ + predicted]; }
+  /// How often `truth` was taken for `predicted`. Throws IndexError.
+  std::int64_t count(int truth, int predicted, SourceLocation where = SourceLocation::current()) const;
   std::int64_t total() const;
   /// Predictions that were right: the diagonal.
   std::int64_t right() const;
 
   /// The share of right predictions. This and the two below are NaN where there was nothing to divide by.
   double accuracy() const;
-  /// Of what was predicted to be of this class, the share that is.
-  double precision(int label) const;
-  /// Of what is of this class, the share that was predicted to be.
-  double recall(int label) const;
+  /// Of what was predicted to be of this class, the share that is. Throws IndexError.
+  double precision(int label, SourceLocation where = SourceLocation::current()) const;
+  /// Of what is of this class, the share that was predicted to be. Throws IndexError.
+  double recall(int label, SourceLocation where = SourceLocation::current()) const;
 
   /// An aligned table: a row per true class with its recall, a column per predicted class with its precision below, zeros
   /// as dots, and a line with the accuracy. `names`: as many as classes, or none for their numbers; ShapeError otherwise.

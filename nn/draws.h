@@ -12,7 +12,10 @@ namespace reel::nn {
 class Draws {
  public:
   Draws(int chains, int count, std::size_t size)
-      : chains_(chains), count_(count), size_(size), values_(static_cast<std::size_t>(chains) * count * size) {}
+      : chains_(chains),
+        count_(count),
+        size_(size),
+        values_(static_cast<std::size_t>(chains) * static_cast<std::size_t>(count) * size) {}
 
   int chains() const { return chains_; }
   /// Draws per chain.
@@ -53,7 +56,8 @@ class Draws {
       double sum = 0;
       for (int h = 0; h < 2 * chains_; ++h)
         for (int t = lag; t < half; ++t) {
-          const double a = half_at(h, t, i), b = half_at(h, t - lag, i), mean = m.half_means[h];
+          const double a = half_at(h, t, i), b = half_at(h, t - lag, i),
+                       mean = m.half_means[static_cast<std::size_t>(h)];
           sum += (a - mean) * (b - mean);
         }
       return 1 - (m.within - sum / (2.0 * chains_ * (half - 1))) / m.total;
@@ -81,7 +85,7 @@ class Draws {
     std::vector<double> half_means;
   };
   std::size_t index(int chain, int draw, std::size_t i) const {
-    return (static_cast<std::size_t>(chain) * count_ + draw) * size_ + i;
+    return static_cast<std::size_t>(std::int64_t{chain} * count_ + draw) * size_ + i;
   }
   // Draw t of half chain h.
   double half_at(int h, int t, std::size_t i) const { return at(h / 2, t + (h % 2) * (count_ - count_ / 2), i); }

@@ -32,6 +32,9 @@ std::string resolve(const std::string& path) {
   return target;
 }
 
+// In quotes. What lies behind a zero byte would hide the rest of an error's text.
+std::string up_to_zero(const std::string& path) { return std::string("'") + path.c_str() + "'"; }
+
 // A name that no other writer uses: processes differ in number, writers of one process in the count.
 std::string temporary_name(const std::string& folder) {
   static std::atomic<unsigned long> count{0};
@@ -43,7 +46,7 @@ std::string temporary_name(const std::string& folder) {
 AtomicFile::AtomicFile(const std::string& path, SourceLocation where)
     : path_(path), target_(resolve(path)), where_(where) {
   if (path.empty() || path.find('\0') != std::string::npos)
-    throw FileError("'" + path + "': a file name is required, got an empty one or one with a zero byte", where);
+    throw FileError(up_to_zero(path) + ": a file name is required, got an empty one or one with a zero byte", where);
   struct stat old;
   const bool exists = ::stat(target_.c_str(), &old) == 0;
   if (exists && !S_ISREG(old.st_mode))
@@ -101,7 +104,8 @@ void AtomicFile::fail(const char* action, int error) const {
 }
 
 InputFile::InputFile(const std::string& path, SourceLocation where) : path_(path), where_(where) {
-  if (path.find('\0') != std::string::npos) fail("a file name is required, got one with a zero byte");
+  if (path.find('\0') != std::string::npos)
+    throw FileError(up_to_zero(path) + ": a file name is required, got one with a zero byte", where);
   // Without O_NONBLOCK a pipe of that name would make this wait for a writer.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) fail(std::string("cannot be opened: ") + std::strerror(errno));

@@ -128,7 +128,7 @@ std::vector<Parameter> Module::parameters(SourceLocation where) const {
   const StatePointer root = root_of(state_);
   if (!root->laid_out) {
     detail::require_sizes(*root, "parameters", where);
-    flatten_parameters(parameters_of(*root));
+    flatten_parameters(parameters_of(*root), where);
     root->laid_out = true;
   }
   return parameters_of(*state_);

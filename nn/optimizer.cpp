@@ -13,6 +13,10 @@ using detail::stretch;
 using detail::takes_part;
 using reel::detail::ParameterState;
 
+namespace {
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;  // that schedules, which compute in double, tell apart
+}
+
 Optimizer::Optimizer(const char* kind, const char* call, std::vector<const char*> buffers,
                      std::vector<Parameter> parameters, Schedule rate, double decay, SourceLocation where)
     : kind_(kind),
@@ -188,8 +192,11 @@ void Optimizer::load_state(const std::vector<NamedTensor>& given, SourceLocation
   detail::check_fits(kind_, mine, given, where);
   const std::vector<std::int64_t> counts = given[0].tensor.to_vector<std::int64_t>();
   for (const std::int64_t count : counts)
-    if (count < 0 || count > counts[0])
-      throw Error(std::string(kind_) + "::load_state: counts from 0 to that of all steps are required", where);
+    if (count < 0 || count > counts[0] || counts[0] > kMostSteps)
+      throw Error(std::string(kind_) +
+                      "::load_state: counts from 0 to that of all steps, at most 2^53, are required, got " +
+                      std::to_string(count) + " of " + std::to_string(counts[0]),
+                  where);
   if (const std::vector<double> before = schedule_states(); !before.empty()) {
     try {
       load_schedule_states(given[1].tensor.to_vector<double>(), where);

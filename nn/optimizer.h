@@ -46,7 +46,7 @@ class REEL_API Optimizer {
   /// Replaces the learning rate of parameters without one of their group's.
   void set_rate(Schedule rate) { rate_ = std::move(rate); }
   /// What the next step uses.
-  double rate() const { return rate_(steps_); }
+  double rate(SourceLocation where = SourceLocation::current()) const { return rate_.at(steps_, kind_, where); }
   /// Tells the schedules of a result on held-out data (Schedule::observe).
   void observe(double score);
 

@@ -80,17 +80,6 @@ REEL_API Ragged log1mexp(const Ragged& x, SourceLocation where = SourceLocation:
 REEL_API Ragged logit(const Ragged& x, SourceLocation where = SourceLocation::current());
 REEL_API Ragged log_ndtr(const Ragged& x, SourceLocation where = SourceLocation::current());
 
-namespace detail {
-/// An operand of the operator, with the line of the expression.
-struct TensorArg {
-  const Tensor& tensor;
-  SourceLocation where;
-
-  TensorArg(const Tensor& x, SourceLocation at = SourceLocation::current()) : tensor(x), where(at) {}
-  TensorArg(const Parameter& x, SourceLocation at = SourceLocation::current()) : tensor(x), where(at) {}
-};
-}  // namespace detail
-
 inline Tensor operator-(const detail::TensorArg& x) { return neg(x.tensor, x.where); }
 inline Ragged operator-(const detail::RaggedArg& x) { return neg(x.ragged, x.where); }
 

@@ -4,6 +4,9 @@
 
 #include <cmath>
 
+#include "reel/tests/expect.h"
+#include "reel/tests/told.h"
+
 namespace reel::nn {
 namespace {
 
@@ -49,6 +52,15 @@ TEST(Confusion, TheTableIsAligned) {
             "accuracy - (0 of 0)\n");
 }
 
+TEST(Confusion, AskingForAClassThatIsNotThereIsRefused) {
+  const Confusion table(3);
+  expect_told("Confusion", [&] { (void)table.count(3, 0); });
+  expect_told("Confusion", [&] { (void)table.count(0, -1); });
+  expect_told("Confusion", [&] { (void)table.precision(3); });
+  expect_told("Confusion", [&] { (void)table.recall(-1); });
+  EXPECT_THROW_WITH(table.recall(-1), IndexError, "a true class in [0, 3) is required, got -1");
+}
+
 TEST(Confusion, BadLabelsAreRefusedAndCountNothing) {
   Confusion table(3);
   EXPECT_THROW(table.add(3, 0), IndexError);
@@ -57,6 +69,7 @@ TEST(Confusion, BadLabelsAreRefusedAndCountNothing) {
   EXPECT_THROW(table.add({0, 1}, {0}), ShapeError);
   EXPECT_THROW(table.str({"a", "b"}), ShapeError);
   EXPECT_THROW(Confusion(0), Error);
+  EXPECT_THROW_WITH(Confusion(1 << 30), OutOfMemory, "Confusion: ", "1073741824 classes", "confusion_test.cpp:");
   EXPECT_EQ(table.total(), 0);
   try {
     table.add(0, 9);

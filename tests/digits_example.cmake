@@ -39,9 +39,26 @@ foreach(name two three resumed)
   expect_same(${name} printed digits.safetensors digits.svg)
 endforeach()
 
-# What must be refused: a run that was not of these options, a file that is none.
-foreach(arguments "--epochs;${EPOCHS};--batch;32;--resume;../one/digits.safetensors" "--resume;printed" "--device;gpu"
-    "--epochs;0")
+file(READ ${FOLDER}/one/printed text)
+foreach(part "conv1 +Conv2dRelu" "epoch  1  loss" "true \\\\ predicted +0 +1" "accuracy +[0-9.]+ % \\([0-9]+ of 360\\)")
+  if(NOT text MATCHES "${part}")
+    message(FATAL_ERROR "'${part}' is not in what digits prints:\n${text}")
+  endif()
+endforeach()
+execute_process(COMMAND ${PROGRAM} --help OUTPUT_VARIABLE text RESULT_VARIABLE result)
+foreach(option --epochs --batch --rate --seed --threads --device --resume --output --stop --require-accuracy)
+  if(result OR NOT text MATCHES "${option} ")
+    message(FATAL_ERROR "${option} is not in what digits --help prints:\n${text}")
+  endif()
+endforeach()
+
+# What must be refused: a run that was not of these options or is past the stop, a file that is none, numbers out of range.
+set(stopped --epochs ${EPOCHS} --resume ../stopped/digits.safetensors)
+math(EXPR longer "${EPOCHS} + 1")
+foreach(arguments
+    "${stopped};--batch;32" "${stopped};--rate;0.01" "${stopped};--stop;${STOP}"
+    "--epochs;${longer};--resume;../stopped/digits.safetensors" "--resume;printed" "--device;gpu" "--epochs;0"
+    "--epochs;9000000000000000000" "--threads;-1" "--rate;nan;--stop;1" "--nonsense")
   execute_process(COMMAND ${PROGRAM} ${arguments} WORKING_DIRECTORY ${FOLDER}/two
     OUTPUT_QUIET ERROR_VARIABLE errors RESULT_VARIABLE result)
   if(result EQUAL 0 OR errors STREQUAL "")

@@ -142,6 +142,25 @@ TEST(Line, OfALayerThatIsHandedOverIsTheCallers) {
   expect_told("linear", [&] { nn::nuts(layer, 5); });
 }
 
+TEST(Line, IsToldBehindAnyNumberOfInputs) {
+  const auto f = [](const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d, SourceLocation where) {
+    return linear(linear(a, b, {}, Epilogue::none, where), c, d, Epilogue::none, where);
+  };
+  const Tensor x = ones({1, 5}), w = ones({3, 5}), wrong = ones({2, 4}), bias = ones({2});
+  expect_told("linear", [&] { pullback(f, x, w, wrong, bias); });
+  expect_told("linear", [&] { checkpoint(f, x, Parameter(w), wrong, bias); });
+  expect_told("pullback", [&] { pullback(f, x, w, Tensor(), bias); });
+  expect_told("linear", [&] { pullback(f, Parameter(x), w, wrong, bias); });
+  const Ragged r = Ragged::from_lengths(x, {1});
+  const auto g = [](const Ragged& a, const Tensor& b, const Tensor& c, const Tensor& d, SourceLocation where) {
+    return linear(linear(a, b, {}, Epilogue::none, where), c, d, Epilogue::none, where);
+  };
+  expect_told("linear", [&] { pullback(g, r, w, wrong, bias); });
+  expect_told("linear", [&] { checkpoint(g, r, w, wrong, bias); });
+  auto [y, backprop] = pullback(g, r, w, ones({2, 3}), bias);
+  EXPECT_EQ(backprop(y).size(), 4u);
+}
+
 TEST(Line, OfAnOpThatIsHandedOverIsTheCallers) {
   Tensor (*const op)(const Tensor&, SourceLocation) = log;
   const Tensor x = ones({2}, {.dtype = bool8}), y = vector({1, 2});
@@ -221,6 +240,25 @@ TEST(Callbacks, NamesMayEndBeforeTheTape) {
   const Tensor y = record(name, {x}, untaped([&] { return x * 2; }), [](const Tensor&) { return ones({5}); });
   name.assign(name.size(), '#');
   EXPECT_THROW_WITH(tape.gradient(y, {x}), ShapeError, "backward of a name that is longer than what strings hold");
+}
+
+TEST(Callbacks, AHookMaySweepButNotToItsOwnParameter) {
+  Parameter w(vector({3})), other(vector({5}));
+  w.on_gradient([&](Parameter&) {
+    Tape inner;
+    inner.backward(other * other);
+  });
+  Tape tape;
+  tape.backward(w * w);
+  EXPECT_EQ(w.gradient().item(), 6);
+  EXPECT_EQ(other.gradient().item(), 10);
+  w.set_name("w");
+  w.on_gradient([](Parameter& parameter) {
+    Tape inner;
+    inner.backward(parameter * 2);
+  });
+  EXPECT_THROW_WITH(tape.backward(w * w), Error, "on_gradient: ", "got 'w' again", "errors_edges_test.cpp:");
+  EXPECT_EQ(w.gradient().item(), 6);
 }
 
 TEST(Tape, AnInnerOneSaysWhatWasComputedTooEarly) {

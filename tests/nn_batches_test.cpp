@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "reel/core/error.h"
@@ -121,6 +122,20 @@ TEST(Batches, ALoopThatWasLeftIsContinued) {
   EXPECT_EQ(rows, rows_of(whole));
 }
 
+TEST(Batches, ALoopInsideALoopEndsBoth) {
+  Batches data = batches(numbered(10), {.size = 3, .epochs = 2});
+  std::int64_t outer = 0, inner = 0;
+  for (const Batch& batch : data) {
+    outer += batch.inputs.size(0);
+    for (const Batch& next : data) inner += next.inputs.size(0);
+    ASSERT_LE(outer, 3);
+  }
+  EXPECT_EQ(outer, 3);
+  EXPECT_EQ(inner, 17);
+  EXPECT_EQ(data.epoch(), 2);
+  EXPECT_EQ(rows_of(data).size(), 8u);  // the next loop has two epochs again
+}
+
 TEST(Batches, StepIsZeroInTheLastBatchOfAnEpoch) {
   std::vector<std::int64_t> steps, epochs;
   Batches data = batches(numbered(5), {.size = 2, .epochs = 2});
@@ -161,6 +176,7 @@ TEST(Batches, AnAlienStateIsRefusedAndChangesNothing) {
   refused(2, 3);   // step, of three batches
   refused(2, -1);
   refused(3, 1);  // an epoch before its loop
+  refused(1, std::numeric_limits<std::int64_t>::max());
   refused(4, 11);
   refused(5, 5);
   refused(6, 1);

@@ -54,6 +54,7 @@ TEST(Misuse, OptionsThatAreNoNumbersAreRefused) {
   EXPECT_EQ(none.steps(), 1);
   SGD sgd(all, {.lr = NAN});
   expect_told("SGD::step", [&] { sgd.step(); });
+  expect_told("SGD", [&] { (void)sgd.rate(); });
   Parameter(all[0]).set_group("slow");
   EXPECT_THROW_WITH(sgd.group("slow", {.weight_decay = -2}), Error, "SGD: weight_decay >= 0 is required, got -2");
 }

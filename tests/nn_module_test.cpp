@@ -8,6 +8,7 @@
 
 #include "reel/reel.h"
 #include "reel/tests/error_of.h"
+#include "reel/tests/expect.h"
 
 namespace reel::nn {
 namespace {
@@ -145,6 +146,24 @@ TEST(Module, LayersAddedLaterAreLaidOutToo) {
   EXPECT_EQ(all[0].state()->home->members.size(), 4u);
   const std::vector<float> after = values_of(net);
   EXPECT_TRUE(std::equal(before.begin(), before.end(), after.begin()));
+}
+
+TEST(Module, IsNotLaidOutWhileASweepBringsGradients) {
+  struct Two : Module {
+    Linear first{this, "first", {.in = 2, .out = 2}};
+    Linear second{this, "second", {.in = 2, .out = 1}};
+  } net;
+  Tape tape;
+  const Tensor h = net.first(ones({1, 2}));
+  const Tensor same = record("lays_out", {h}, untaped([&] { return h * 1; }), [&](const Tensor& dy) {
+    net.parameters();  // what the sweep has brought for `second` would be lost
+    return dy;
+  });
+  EXPECT_THROW_WITH(tape.backward(sum(net.second(same)), {.keep = true}), Error, "backward of lays_out",
+                    "no sweep must be on its way", "got one that has reached 'second.", "nn_module_test.cpp:");
+  net.parameters();
+  tape.backward(sum(net.second(same)));
+  EXPECT_TRUE(net.first.weight().has_gradient() && net.second.weight().has_gradient());
 }
 
 // --- copies -----------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <vector>
 
 #include "reel/reel.h"
@@ -62,6 +63,7 @@ TEST(Optimizer, AnAlienStateIsRefusedAndChangesNothing) {
   refused(0, {"steps", tensor({-1, 1}, {.dtype = i64})});
   refused(0, {"steps", tensor({1, 2}, {.dtype = i64})});
   refused(0, {"steps", tensor({1}, {.dtype = i64})});
+  refused(0, {"steps", full({2}, std::numeric_limits<std::int64_t>::max(), {.dtype = i64})});  // no step could follow
   refused(1, {"schedules", tensor({1, -1, 0, 1, 0, 0}, {.dtype = f64})});
   refused(1, {"schedules", tensor({2, 0, 0, 1, -1, 0}, {.dtype = f64})});  // the second schedule's is bad
   refused(2, {"m.q", zeros({3}, {.dtype = f64})});

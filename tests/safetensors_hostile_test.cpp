@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "reel/tests/expect.h"
 #include "reel/tests/safetensors_folder.h"
 
 namespace reel::nn::safetensors {
@@ -25,6 +26,9 @@ TEST_F(Safetensors, MissingFilesAndFoldersAreRefused) {
   EXPECT_THROW(write(path_, {}), FileError);
   EXPECT_THROW(write((folder_ / "no" / "x").string(), {}), FileError);
   EXPECT_THROW(write("", {}), FileError);
+  const std::string hides = path_ + std::string("\0tail", 5);  // the zero byte would end the error's text
+  EXPECT_THROW_WITH(write(hides, {}), FileError, "one with a zero byte", "safetensors_hostile_test.cpp:");
+  EXPECT_THROW_WITH(Reader(hides, SourceLocation::current()), FileError, "one with a zero byte", "hostile_test.cpp:");
 }
 
 TEST_F(Safetensors, APipeIsRefusedWithoutWaiting) {

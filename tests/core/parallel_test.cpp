@@ -53,8 +53,17 @@ TEST_F(Parallel, ExceptionsComeOut) {
   EXPECT_EQ(sum, 45);
 }
 
+TEST_F(Parallel, MoreThreadsThanAnyMachineHasAreRefused) {
+  // OpenMP itself would overrun the stack at 100,000.
+  EXPECT_THROW_WITH(set_num_threads(100'000), Error, "set_num_threads", "got 100000", "parallel_test.cpp:");
+  set_num_threads(1024);
+  std::atomic<int> visits{0};
+  parallel_for(3000, 1, [&](std::int64_t, std::int64_t) { ++visits; });
+  EXPECT_EQ(visits, 3000);
+}
+
 TEST_F(Parallel, ThreadCountMustBePositive) {
-  EXPECT_THROW_WITH(set_num_threads(0), Error, "set_num_threads", "at least 1, got 0");
+  EXPECT_THROW_WITH(set_num_threads(0), Error, "set_num_threads", "[1, 1024], got 0", "parallel_test.cpp:");
 }
 
 Tensor some_work() {

@@ -153,7 +153,7 @@ TEST(Random, PermutationsOfThreeAreEquallyLikely) {
 
 TEST(Random, BelowNeedsAPositiveBound) {
   Generator generator;
-  EXPECT_THROW_WITH(generator.below(0), Error, "at least 1, got 0");
+  EXPECT_THROW_WITH(generator.below(0), Error, "at least 1, got 0", "random_test.cpp:");
   EXPECT_EQ(generator.below(1), 0);
 }
 

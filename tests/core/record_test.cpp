@@ -77,6 +77,21 @@ TEST(Record, OneInputTwiceGetsBothGradients) {
   EXPECT_EQ(tape.gradient(y, {x})[0].item(), 4);
 }
 
+TEST(Record, OutputsMustNotBeOneOfManyInputs) {
+  const Tensor x = vector({1});
+  Tape tape;
+  tape.watch(x);
+  Tensors inputs{x};
+  untaped([&] {
+    for (int i = 0; i < 40; ++i) inputs.push_back(x * i);
+  });
+  const auto callback = [](const Tensor&) { return Tensors(); };
+  for (const int i : {1, 20, 40})
+    EXPECT_THROW_WITH(record("same", inputs, inputs[i], callback), Error,
+                      "same: record needs outputs that are not inputs");
+  EXPECT_EQ(record("other", inputs, untaped([&] { return x * 2; }), callback).item(), 2);
+}
+
 TEST(Record, OutputsMustNotBeInputs) {
   const Parameter w(vector({2}));
   const Tensor constant = vector({3});
@@ -184,6 +199,28 @@ TEST(Record, SeveralOutputsNeedACallbackThatTakesTheirGradients) {
   EXPECT_THROW_WITH(record("two", {x}, ys, [](const Tensor& dy, Needed) { return Tensors{dy}; }), Error, "two: record");
   record("two", {x}, ys, [](const Tensors& dys) { return dys[0] + dys[1] * 2; });
   EXPECT_EQ(tape.gradient(sum(ys[0] + ys[1]), {x})[0].to_vector<float>(), (std::vector<float>{3, 3}));
+}
+
+TEST(Record, OneOpMayHaveMoreInputsAndOutputsThanSixteenBitsCount) {
+  constexpr std::size_t kMany = 70'000;
+  const Tensor x = vector({2}), y = vector({3});
+  std::vector<Tensor> many(kMany, x);
+  many.back() = y;
+  Tape tape;
+  tape.watch(x);
+  tape.watch(y);
+  const Tensors stacked = tape.gradient(sum(stack(Tensors(many))), {x, y});
+  EXPECT_EQ(stacked[0].item(), kMany - 1);
+  EXPECT_EQ(stacked[1].item(), 1);
+
+  std::vector<Tensor> outputs;
+  untaped([&] {
+    for (const Tensor& input : many) outputs.push_back(clone(input));
+  });
+  record("copies", Tensors(many), Tensors(outputs), [](const Tensors& dys) { return dys; });
+  const Tensors copied = tape.gradient(outputs[kMany - 2] * 5 + outputs[kMany - 1] * 7, {x, y});
+  EXPECT_EQ(copied[0].item(), 5);
+  EXPECT_EQ(copied[1].item(), 7);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <string>
 #include <thread>
@@ -98,6 +99,25 @@ TEST(TapeThreads, SweepsOfSeveralThreadsAddToTheSameParameters) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(a.gradient().item(), 400 * 3);
   EXPECT_EQ(b.gradient().item(), 400 * 2);
+}
+
+TEST(TapeThreads, TheFirstSweepsToAParameterMayMeet) {
+  for (int round = 0; round < 300; ++round) {
+    Parameter w(vector({1}));  // in no buffer yet
+    std::atomic<int> ready{0};
+    const auto work = [&] {
+      Tape tape;
+      const Tensor y = w * w;
+      ++ready;
+      for (int spins = 0; ready < 2; ++spins)  // as closely together as can be, and not for long on a busy machine
+        if (spins > 10'000) std::this_thread::yield();
+      tape.backward(y);
+    };
+    std::thread first(work), second(work);
+    first.join();
+    second.join();
+    ASSERT_EQ(w.gradient().item(), 4) << "round " << round;
+  }
 }
 
 }  // namespace
