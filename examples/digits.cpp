@@ -107,7 +107,7 @@ void resume(nn::Training& run, const Settings& settings) {
 }
 
 // history [epochs, 2]: mean loss and test accuracy.
-void print(const Tensor& history) {
+void print_history(const Tensor& history) {
   const std::vector<double> values = history.to_vector<double>();
   for (std::size_t i = 0; i + 1 < values.size(); i += 2)
     std::printf("epoch %2zu  loss %.4f  test accuracy %s\n", i / 2 + 1, values[i], percent(values[i + 1]).c_str());
@@ -177,7 +177,7 @@ int train(const Settings& settings) {
   }
 
   const nn::Confusion confusion = evaluate(net, test);
-  print(history);
+  print_history(history);
   std::cout << "\n" << confusion.str();
   draw(history, settings.output + "/digits.svg");
   std::cout << "wrote " << file << " and " << settings.output << "/digits.svg\n";
