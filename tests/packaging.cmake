@@ -15,18 +15,25 @@ foreach(flavour static shared)
     FIXTURES_REQUIRED installed_${flavour} TIMEOUT 300 ENVIRONMENT CMAKE_GENERATOR=${CMAKE_GENERATOR})
 endforeach()
 
-foreach(how add_subdirectory FetchContent FetchContent_git)
-  set(before)
-  set(from -DREEL_SOURCE=${PROJECT_SOURCE_DIR})
-  if(how STREQUAL "FetchContent_git")
-    set(before ${CMAKE_CURRENT_SOURCE_DIR}/install/repository.sh ${PROJECT_SOURCE_DIR} ${work}/repository)
-    set(from -DREEL_URL=file://${work}/repository)
-  endif()
-  add_test(NAME ${how} COMMAND ${before} ${CMAKE_CURRENT_SOURCE_DIR}/install/consume.sh
-    ${how} ${work} ${compiler} -DHOW=${how} ${from} -DREEL_OBJECTS_FROM=${PROJECT_BINARY_DIR})
-  set_tests_properties(${how} PROPERTIES
-    TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT CMAKE_GENERATOR=${CMAKE_GENERATOR})
+foreach(flavour static shared)
+  foreach(how add_subdirectory FetchContent FetchContent_git)
+    set(name ${how}_${flavour})
+    set(before)
+    set(from -DREEL_SOURCE=${PROJECT_SOURCE_DIR})
+    if(how STREQUAL "FetchContent_git")
+      set(before ${CMAKE_CURRENT_SOURCE_DIR}/install/repository.sh ${PROJECT_SOURCE_DIR} ${work}/repository_${flavour})
+      set(from -DREEL_URL=file://${work}/repository_${flavour})
+    endif()
+    string(COMPARE EQUAL ${flavour} shared shared)
+    add_test(NAME ${name} COMMAND ${before} ${CMAKE_CURRENT_SOURCE_DIR}/install/consume.sh
+      ${name} ${work} ${compiler} -DHOW=${how} ${from} -DREEL_OBJECTS_FROM=${PROJECT_BINARY_DIR} -DBUILD_SHARED_LIBS=${shared})
+    set_tests_properties(${name} PROPERTIES
+      TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT CMAKE_GENERATOR=${CMAKE_GENERATOR})
+  endforeach()
 endforeach()
+
+add_test(NAME presets COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/presets.sh ${PROJECT_SOURCE_DIR} ${work})
+set_tests_properties(presets PROPERTIES TIMEOUT 300)
 
 add_test(NAME library_size COMMAND ${Python3_EXECUTABLE} ${checks}/library_size.py ${work}/shared/lib/libreel.so ${work})
 set_tests_properties(library_size PROPERTIES FIXTURES_REQUIRED installed_shared)

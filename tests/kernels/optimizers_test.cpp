@@ -28,6 +28,21 @@ void expect_near(T got, long double expected, long double magnitude, const char*
   ASSERT_NEAR(got, expected, 4 * std::numeric_limits<T>::epsilon() * magnitude) << what << " " << i;
 }
 
+// A compiler that contracts products and sums on its own would leave the product's rounding error here.
+TYPED_TEST(Sgd, RoundsTheProductBeforeTheSum) {
+  for (const int64_t n : test::kSizes) {
+    const SgdRange range{.begin = 0, .end = n, .rate = 0.1};
+    const auto g = test::random_array<TypeParam>(Shape{n}, 1);
+    TestArray<TypeParam> w = g;
+    for (int64_t i = 0; i < n; ++i) {
+      const volatile TypeParam rounded = static_cast<TypeParam>(0.1) * g[i];
+      w.set(i, rounded);
+    }
+    test::cpu().sgd(&range, 1, w, g, nullptr);
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(w[i], 0) << n << ", " << i;
+  }
+}
+
 TYPED_TEST(Sgd, IsItsFormulaForEverySizeAndVariant) {
   for (const int64_t n : test::kSizes) {
     for (const double momentum : {0.0, 0.9}) {
