@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace bench {
@@ -86,7 +87,12 @@ Slope time_slope(const std::function<void(std::int64_t)>& calls, double budget_s
 
   std::vector<Point> points;
   for (const std::int64_t count : counts) points.push_back({static_cast<double>(count), seconds_of(calls, count)});
-  return fit(points);
+  const Slope slope = fit(points);
+  if (slope.seconds > 0) return slope;
+  // The machine was taken away for longer than all of it took: an upper bound, what is paid once included.
+  std::vector<double> times;
+  for (const Point& p : points) times.push_back(p.seconds / p.calls);
+  return median_time(std::move(times));
 }
 
 }  // namespace bench

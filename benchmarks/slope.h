@@ -13,7 +13,8 @@ struct Slope {
 /// The slope of the total time against the number of calls: what a measurement pays once (reading the clock, the first cache
 /// misses) is in the intercept and does not count (Moreno, Fischmeister, "Accurate measurement of small execution times", 2017). It
 /// is the median slope between two measurements, which a machine that is taken away for a while does not move. `calls(n)`
-/// makes n calls in a row. Takes about `budget_seconds`; of calls that are long beside it the median of single ones is taken.
+/// makes n calls in a row. Takes about `budget_seconds`; of calls that are long beside it the median of single ones is taken. Always
+/// above 0: where noise hides the slope it is the time per call, an upper bound.
 Slope time_slope(const std::function<void(std::int64_t)>& calls, double budget_seconds);
 
 }  // namespace bench
