@@ -3,6 +3,6 @@
 # gets better; raise one only with the reason in the commit.
 set(REEL_INSTRUCTION_BUDGETS
   add_1 410
-  add_chain_100 134000
+  add_chain_100 138000
   mlp_64_64_10_sgd 178000
 )
