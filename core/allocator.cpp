@@ -18,6 +18,7 @@ using detail::class_bytes;
 using detail::class_of;
 using detail::FreeLists;
 using detail::kClasses;
+using detail::kTeamLevels;
 using detail::poison;
 using detail::this_thread;
 using detail::ThreadCache;
@@ -36,6 +37,8 @@ struct Depot {
   std::atomic<std::int64_t> cached{0};
   std::atomic<std::int64_t> filled[kClasses] = {};  // blocks per class, so that an empty class costs no lock
   ThreadCache* threads = nullptr;
+  FreeLists for_teams;                   // see TeamMember
+  std::int64_t provided[kClasses] = {};  // of a class for a team's members, here and with them
   // What ended threads, and calls after a thread's end, leave behind.
   std::atomic<std::int64_t> live{0}, tensors{0}, nodes{0}, peak{0};
 };
@@ -90,31 +93,35 @@ void empty_lists(FreeLists& lists) {
 }
 
 REEL_FAST_TLS thread_local bool this_thread_ended = false;
+REEL_FAST_TLS thread_local constinit ThreadCache* team_cache = nullptr;
+
+void retire(ThreadCache* cache) {
+  if (cache == nullptr) return;
+  for (int i = 0; i < kClasses; ++i)
+    while (void* block = cache->lists.pop(i)) give_to_depot_or_system(i, block);
+  Depot& shared = depot();
+  {
+    const std::lock_guard lock(shared.mutex);
+    (cache->previous != nullptr ? cache->previous->next : shared.threads) = cache->next;
+    if (cache->next != nullptr) cache->next->previous = cache->previous;
+    shared.live += cache->live.get();
+    shared.tensors += cache->tensors.get();
+    shared.nodes += cache->nodes.get();
+  }
+  delete cache;
+}
 
 struct ThreadEnd {
   ~ThreadEnd() {
-    ThreadCache* cache = this_thread;
-    this_thread = nullptr;
+    ThreadCache *const own = this_thread, *const of_team = team_cache;
+    this_thread = team_cache = nullptr;
     this_thread_ended = true;
-    if (cache == nullptr) return;
-    for (int i = 0; i < kClasses; ++i)
-      while (void* block = cache->lists.pop(i)) give_to_depot_or_system(i, block);
-    Depot& shared = depot();
-    {
-      const std::lock_guard lock(shared.mutex);
-      (cache->previous != nullptr ? cache->previous->next : shared.threads) = cache->next;
-      if (cache->next != nullptr) cache->next->previous = cache->previous;
-      shared.live += cache->live.get();
-      shared.tensors += cache->tensors.get();
-      shared.nodes += cache->nodes.get();
-    }
-    delete cache;
+    retire(own);
+    retire(of_team);
   }
 };
 
-// The calling thread's cache, or null once the thread's own destructors have run.
-__attribute__((noinline)) ThreadCache* start_thread() {
-  if (this_thread_ended) return nullptr;
+ThreadCache* new_cache() {
   thread_local ThreadEnd end;
   (void)end;
   auto* cache = new ThreadCache;
@@ -123,16 +130,43 @@ __attribute__((noinline)) ThreadCache* start_thread() {
   cache->next = shared.threads;
   if (shared.threads != nullptr) shared.threads->previous = cache;
   shared.threads = cache;
-  this_thread = cache;
   return cache;
+}
+
+// The calling thread's cache, or null once the thread's own destructors have run.
+__attribute__((noinline)) ThreadCache* start_thread() {
+  if (!this_thread_ended) this_thread = new_cache();
+  return this_thread;
 }
 
 ThreadCache* thread_cache() { return this_thread != nullptr ? this_thread : start_thread(); }
 
+/// A block for a team's member that had none left; null beyond what teams are provided with.
+void* take_for_team(ThreadCache& member, int index) {
+  const auto room = static_cast<std::int64_t>(class_bytes(index));
+  if (member.owned[index] == kTeamLevels || room * member.team > kDepotBound / 4) return nullptr;
+  const std::int64_t wanted = std::int64_t{++member.owned[index]} * member.team;
+  Depot& shared = depot();
+  const std::lock_guard lock(shared.mutex);
+  for (; shared.provided[index] < wanted; ++shared.provided[index]) {
+    void* const block = take_from_system(static_cast<std::size_t>(room));
+    if (block == nullptr) break;
+    poison(block, static_cast<std::size_t>(room));
+    unpoison(block, sizeof(FreeLists::Block));
+    shared.for_teams.push(index, block);
+    shared.cached.fetch_add(room, std::memory_order_relaxed);
+  }
+  void* const block = shared.for_teams.pop(index);
+  if (block != nullptr) shared.cached.fetch_sub(room, std::memory_order_relaxed);
+  return block;
+}
+
 // From elsewhere than the thread's lists.
 __attribute__((noinline)) void* fetch(int index, std::size_t bytes) {
   const std::size_t room = class_bytes(index);
-  void* block = take_from_depot(index);
+  ThreadCache* const own = thread_cache();
+  void* block = own != nullptr && own->team > 1 ? take_for_team(*own, index) : nullptr;
+  if (block == nullptr) block = take_from_depot(index);
   if (block == nullptr) block = take_from_system(room);
   if (block == nullptr) {
     release_cached_memory();
@@ -144,9 +178,9 @@ __attribute__((noinline)) void* fetch(int index, std::size_t bytes) {
                       SourceLocation{});
   unpoison(block, bytes);
   poison(static_cast<char*>(block) + bytes, room - bytes);
-  if (ThreadCache* cache = thread_cache()) {
-    cache->held.add(static_cast<std::int64_t>(room));
-    cache->count(static_cast<std::int64_t>(room));
+  if (own != nullptr) {
+    own->held.add(static_cast<std::int64_t>(room));
+    own->count(static_cast<std::int64_t>(room));
   } else {
     depot().live += static_cast<std::int64_t>(room);
   }
@@ -160,6 +194,7 @@ __attribute__((noinline)) void give_away(int index, void* block) noexcept {
   if (ThreadCache* cache = thread_cache()) {
     cache->live.add(-static_cast<std::int64_t>(room));
     cache->held.add(-static_cast<std::int64_t>(room));
+    if (cache->owned[index] > 0) --cache->owned[index];
     give_to_depot_or_system(index, block);
     return;
   }
@@ -188,6 +223,13 @@ void host_free(void* block, std::size_t bytes) noexcept {
   const int index = class_of(bytes);
   ThreadCache* cache = thread_cache();
   if (cache == nullptr || !cache->give(index, class_bytes(index), block)) give_away(index, block);
+}
+
+TeamMember::TeamMember(int threads) : outside_(this_thread) {
+  if (team_cache == nullptr && !this_thread_ended) team_cache = new_cache();
+  if (team_cache == nullptr) return;
+  team_cache->team = threads;
+  this_thread = team_cache;
 }
 
 void count_tensors(std::int64_t difference) noexcept {
@@ -226,15 +268,19 @@ void reset_peak_memory() {
 }
 
 void release_cached_memory() {
-  if (ThreadCache* cache = thread_cache()) {
+  for (ThreadCache* const cache : {thread_cache(), team_cache}) {
+    if (cache == nullptr) continue;
     empty_lists(cache->lists);
     cache->held.set(cache->live.get());
+    for (auto& owned : cache->owned) owned = 0;
   }
   Depot& shared = depot();
   const std::lock_guard lock(shared.mutex);
   empty_lists(shared.lists);
+  empty_lists(shared.for_teams);
   shared.cached.store(0, std::memory_order_relaxed);
   for (auto& filled : shared.filled) filled.store(0, std::memory_order_relaxed);
+  for (auto& provided : shared.provided) provided = 0;
 }
 
 std::string MemoryStats::str() const {

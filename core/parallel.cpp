@@ -10,6 +10,7 @@
 
 #include "reel/core/error.h"
 #include "reel/core/running.h"
+#include "reel/core/thread_cache.h"
 
 namespace reel {
 
@@ -22,12 +23,16 @@ std::atomic<int> thread_limit{0};  // 0: not asked for yet
 // OpenMP's threads do not survive fork(): a region in the child would wait for them forever, so it works alone.
 std::atomic<bool> forked_child{false};
 
-/// A team as large as the last one is taken up again, another is made anew, which calls malloc and takes longer than to wake
-/// threads that find no work. Where there are fewer processors than threads, only those that have work are used.
+/// How many threads to start, where `threads` of them have work. A team as large as the last one is taken up again, another is
+/// made anew, which calls malloc and takes longer than to wake threads that find no work. Where there are fewer processors than
+/// threads waking is dear: there as many start as ever had work.
 int team_for(int threads) {
   static const int processors = omp_get_num_procs();
+  thread_local int largest = 0;
   const int all = num_threads();
-  return all <= processors ? all : threads;
+  if (all <= processors) return all;
+  largest = std::min(all, std::max(largest, threads));
+  return largest;
 }
 
 void watch_forks() {
@@ -87,6 +92,7 @@ void parallel_chunks(std::int64_t count, std::int64_t chunk, void (*body)(void*,
 #pragma omp parallel num_threads(team_for(threads))
   {
     running = caller;
+    const TeamMember member(omp_get_num_threads());
     try {
       for (int turn = 0; turn < count_of_parts; ++turn) {
         const int part = (omp_get_thread_num() + turn) % count_of_parts;

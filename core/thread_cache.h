@@ -32,6 +32,7 @@ REEL_INLINE void unpoison([[maybe_unused]] void* memory, [[maybe_unused]] std::s
 inline constexpr int kFineClasses = 16;
 inline constexpr int kClasses = kFineClasses + 4 * 36;
 inline constexpr std::int64_t kSlack = 64 << 20;  // a thread caches this much beyond its own peak
+inline constexpr int kTeamLevels = 8;             // blocks of one class for which a team provides, see TeamMember
 
 constexpr int class_of(std::size_t bytes) {
   if (bytes <= 1024) return bytes == 0 ? 0 : static_cast<int>((bytes - 1) / 64);
@@ -79,6 +80,8 @@ struct ThreadCache {
   Counter live, peak, held, tensors, nodes;  // bytes; a thread that frees others' blocks has a negative live
   ThreadCache* previous = nullptr;
   ThreadCache* next = nullptr;
+  int team = 0;                      // threads of the team that this cache is for, 0 outside of teams
+  std::int8_t owned[kClasses] = {};  // in a team: blocks here and in use, up to kTeamLevels
 
   std::int64_t cached() const { return held.get() - live.get(); }
 
@@ -112,5 +115,20 @@ struct ThreadCache {
 };
 
 extern thread_local constinit ThreadCache* this_thread REEL_FAST_TLS;
+
+/// While it lives, the calling thread runs parts of a parallel loop beside `threads - 1` others. Which of them runs which part
+/// is chance, and so is who needs working memory. A steady loop calls malloc no more all the same: as soon as one member holds k
+/// blocks of a class, there are k for each of them, in the depot at first. For this the thread has a second cache, which no
+/// tensor takes from.
+class TeamMember {
+ public:
+  explicit TeamMember(int threads);
+  ~TeamMember() { this_thread = outside_; }
+  TeamMember(const TeamMember&) = delete;
+  TeamMember& operator=(const TeamMember&) = delete;
+
+ private:
+  ThreadCache* outside_;
+};
 
 }  // namespace reel::detail

@@ -47,6 +47,21 @@ TEST(SteadyStep, CallsMallocZeroTimes) {
   EXPECT_GT(malloc_calls(), before);  // the first steps did
 }
 
+TEST(SteadyStep, CallsMallocZeroTimesWithAnyNumberOfThreads) {
+  if (!malloc_is_counted()) GTEST_SKIP() << "a sanitizer has a malloc of its own";
+  const int before = num_threads();
+  for (const int threads : {3, 16}) {
+    SCOPED_TRACE(threads);
+    set_num_threads(threads);
+    Net net;
+    Adam adam(net.parameters(), {.lr = 1e-3});
+    expect_no_calls(net, adam);
+    SGD sgd(net.parameters(), {.lr = 1e-3, .momentum = 0.9});
+    expect_no_calls(net, sgd);
+  }
+  set_num_threads(before);
+}
+
 TEST(SteadyStep, OfARecurrentNetCallsMallocZeroTimes) {
   if (!malloc_is_counted()) GTEST_SKIP() << "a sanitizer has a malloc of its own";
   constexpr std::int64_t kHidden = 16;

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <thread>
+#include <vector>
 
+#include "reel/core/parallel.h"
 #include "reel/core/parameter.h"
 #include "reel/core/scratch.h"
 #include "reel/core/tape.h"
@@ -105,6 +107,52 @@ TEST(Memory, ASteadyTrainingStepCallsMallocZeroTimes) {
   const std::int64_t before = malloc_calls();
   for (int i = 0; i < 5; ++i) step();
   EXPECT_EQ(malloc_calls() - before, 0);
+}
+
+// Whoever gets a part of a loop finds memory for it, though another thread had the part before.
+TEST(Memory, AnyMemberOfATeamWorksInMemoryThatOneHasWarmed) {
+  if (!malloc_is_counted()) GTEST_SKIP() << "malloc belongs to a sanitizer";
+  constexpr int kThreads = 16;
+  const int before = num_threads();
+  set_num_threads(kThreads);
+  const auto work = [](std::int64_t bytes) {
+    const Scratch a(static_cast<std::size_t>(bytes)), b(static_cast<std::size_t>(bytes));
+    *a.as<char>() = *b.as<char>() = 1;
+  };
+  // Each part waits for all others: so each thread has one.
+  const auto in_all = [&](auto f) {
+    std::atomic<int> arrived{0};
+    parallel_for(kThreads, 1, [&](std::int64_t part, std::int64_t) {
+      ++arrived;
+      while (arrived.load() < kThreads) std::this_thread::yield();
+      f(part);
+    });
+  };
+  in_all([&](std::int64_t part) {
+    if (part == 3) work(50'000);
+  });
+  const std::int64_t calls = malloc_calls();
+  in_all([&](std::int64_t) { work(50'000); });
+  EXPECT_EQ(malloc_calls() - calls, 0);
+  in_all([&](std::int64_t) { work(100'000); });
+  EXPECT_GT(malloc_calls(), calls);  // another class
+  set_num_threads(before);
+}
+
+// What a loop's parts leave behind is no tensor's to take, nor does it pile up while tensors of that size are kept.
+TEST(Memory, TensorsThatAreKeptTakeNothingFromTeams) {
+  const int before = num_threads();
+  set_num_threads(4);
+  std::vector<Tensor> kept;
+  const auto step = [&] {
+    parallel_for(8, 1, [](std::int64_t, std::int64_t) { const Scratch room(70'000); });
+    kept.push_back(empty({70'000}, {.dtype = u8}));
+  };
+  step();
+  const std::int64_t cached = memory_stats().cached_bytes;
+  for (int i = 0; i < 100; ++i) step();
+  EXPECT_LE(memory_stats().cached_bytes, cached + 100'000);
+  set_num_threads(before);
 }
 
 Tensor kept_until_exit;  // static tensors end after the allocator's thread-local part
