@@ -7,6 +7,7 @@
 
 #include "reel/core/error.h"
 #include "reel/core/memory.h"
+#include "reel/core/parallel.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/conv.h"
@@ -143,11 +144,14 @@ std::int64_t peak_of_step(int layers, Tensor (DenseNet::*run)(const Tensor&) con
   }
 }
 
+constexpr double kImage = 128 * 128 * sizeof(float);
+
 TEST(WriteOnce, DenseNetNeedsMemoryLinearInItsLayers) {
-  const auto image = static_cast<double>(128 * 128 * sizeof(float));
-  const double few = static_cast<double>(peak_of_step(10, &DenseNet::in_one_buffer)) / image,
-               many = static_cast<double>(peak_of_step(40, &DenseNet::in_one_buffer)) / image,
-               concatenated = static_cast<double>(peak_of_step(40, &DenseNet::concatenating)) / image;
+  const int before = num_threads();
+  set_num_threads(1);  // each further one works in memory of its own, see below
+  const double few = static_cast<double>(peak_of_step(10, &DenseNet::in_one_buffer)) / kImage,
+               many = static_cast<double>(peak_of_step(40, &DenseNet::in_one_buffer)) / kImage,
+               concatenated = static_cast<double>(peak_of_step(40, &DenseNet::concatenating)) / kImage;
   // The buffer, its gradient, the gradient of one layer's input, and what kernels work in.
   EXPECT_LT(few, 3 * 11 + 20);
   EXPECT_LT(many, 3 * 41 + 20 + 20);
@@ -155,6 +159,32 @@ TEST(WriteOnce, DenseNetNeedsMemoryLinearInItsLayers) {
   RecordProperty("images_10_layers", std::to_string(few));
   RecordProperty("images_40_layers", std::to_string(many));
   RecordProperty("images_40_layers_concatenated", std::to_string(concatenated));
+  set_num_threads(before);
+}
+
+// A thread packs a part of a layer's input that fits a cache (kConvBlockBytes, twice that for weights), however wide the layer.
+TEST(WriteOnce, AThreadWorksInAsMuchMemoryAsItsCacheHolds) {
+  const int before = num_threads();
+  const auto working_bytes = [](std::int64_t channels) {
+    const Tensor x = randn({1, channels, 128, 128}), weight = randn({1, channels, 3, 3});
+    std::int64_t bytes = 0;
+    for (int round = 0; round < 2; ++round) {
+      Tape tape;
+      tape.watch(weight);
+      const Tensor y = conv2d(x, weight, {}, {.padding = 1});
+      reset_peak_memory();
+      const std::int64_t live = memory_stats().live_bytes;
+      tape.gradient(y, y, {weight});
+      bytes = memory_stats().peak_bytes - live;
+    }
+    return bytes;
+  };
+  set_num_threads(1);
+  constexpr std::int64_t kMost = std::int64_t{1536} * 1024;
+  for (const std::int64_t channels : {10, 40, 160}) EXPECT_LT(working_bytes(channels), kMost) << channels;
+  set_num_threads(16);
+  for (const std::int64_t channels : {10, 40, 160}) EXPECT_LT(working_bytes(channels), 16 * kMost) << channels;
+  set_num_threads(before);
 }
 
 TEST(WriteOnce, PartsMayBeWrittenInAnyOrderAndReadAsOne) {
