@@ -2,6 +2,7 @@
 
 #include "reel/backends/cpu/convert.h"
 #include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/long_formula.h"
 #include "reel/backends/cpu/run_elements.h"
 #include "reel/core/scalar/binary.h"
 
@@ -31,34 +32,79 @@ REEL_INLINE auto apply(T a, T b) {
   }
 }
 
-template <class Op, class T, class F>
-REEL_INLINE void for_each_element(int64_t count, F f) {
-  if constexpr (std::is_integral_v<T> && std::is_same_v<Op, scalar::Div>) {
-    for (int64_t i = 0; i < count; ++i) f(i);  // no vectors divide integers
-  } else {
-#pragma omp simd
-    for (int64_t i = 0; i < count; ++i) f(i);
-  }
-}
-
 template <class Op, class T, bool fixed_a, bool fixed_b>
 void run(const void* a, const void* b, void* y, int64_t count) {
   using Result = decltype(Op::forward(T(), T()));
   const T* from_a = static_cast<const T*>(a);
   const T* from_b = static_cast<const T*>(b);
   Result* to = static_cast<Result*>(y);
-  if constexpr (fixed_a) {
-    for_each_element<Op, T>(count, [=, first = *from_a](int64_t i) { to[i] = apply<Op>(first, from_b[i]); });
-  } else if constexpr (fixed_b) {
-    for_each_element<Op, T>(count, [=, second = *from_b](int64_t i) { to[i] = apply<Op>(from_a[i], second); });
+  const T number = fixed_a ? *from_a : fixed_b ? *from_b : T();
+  const auto op = [=](T a_i, T b_i) __attribute__((always_inline)) {
+    return apply<Op>(fixed_a ? number : a_i, fixed_b ? number : b_i);
+  };
+  if (fixed_a) from_a = from_b;  // from here on any array
+  if (fixed_b) from_b = from_a;
+  if constexpr (std::is_same_v<Op, scalar::Pow> && std::is_floating_point_v<T>) {
+    long_formula(count, from_a, from_b, to, op);
+  } else if constexpr (std::is_integral_v<T> && std::is_same_v<Op, scalar::Div>) {
+    for (int64_t i = 0; i < count; ++i) to[i] = op(from_a[i], from_b[i]);  // no vectors divide integers
   } else {
-    for_each_element<Op, T>(count, [=](int64_t i) { to[i] = apply<Op>(from_a[i], from_b[i]); });
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) to[i] = op(from_a[i], from_b[i]);
   }
+}
+
+/// The loop of an op that is another one with its operands exchanged.
+template <Run run>
+void exchanged(const void* a, const void* b, void* y, int64_t count) {
+  run(b, a, y, count);
+}
+
+/// y = run(number, array), or run(array, number) if not `first`: the loop over two arrays, one of copies of the number.
+__attribute__((noinline)) void run_copies(Run run, const void* number, bool first, const void* array, void* y,
+                                          int64_t count, int64_t size, int64_t size_y) {
+  alignas(64) char copies[2048];
+  const int64_t piece = min(count, static_cast<int64_t>(sizeof copies) / size), bytes = piece * size;
+  __builtin_memcpy(copies, number, static_cast<std::size_t>(size));
+  for (int64_t done = size; done < bytes; done *= 2)
+    __builtin_memcpy(copies + done, copies, static_cast<std::size_t>(min(done, bytes - done)));
+  for (int64_t i = 0; i < count; i += piece) {
+    const char* const part = static_cast<const char*>(array) + i * size;
+    run(first ? copies : part, first ? part : copies, static_cast<char*>(y) + i * size_y, min(piece, count - i));
+  }
+}
+
+/// Where a loop of its own for a plain number would not pay. (For a power it would even cost: what depends on the exponent alone
+/// is made into branches, and the loop is not vectorised.)
+template <class Op, class T>
+inline constexpr bool kSeldomWithNumber =
+    is_one_of<Op, scalar::Pow, scalar::ReluMask> ||
+    (std::is_integral_v<T> && (sizeof(T) == 1 || is_one_of<Op, scalar::Maximum, scalar::Minimum, scalar::Div>));
+
+/// The loop for a plain number there.
+template <class Op, class T, bool fixed_a>
+void with_copies(const void* a, const void* b, void* y, int64_t count) {
+  run_copies(run<Op, T, false, false>, fixed_a ? a : b, fixed_a, fixed_a ? b : a, y, count, sizeof(T),
+             sizeof(Op::forward(T(), T())));
 }
 
 template <class Op, class T>
 constexpr Runs runs_of() {
-  return {run<Op, T, false, false>, run<Op, T, false, true>, run<Op, T, true, false>};
+  if constexpr (std::is_same_v<T, bool> &&
+                std::is_same_v<decltype(Op::forward(0, 0)), bool>) {  // comparisons: of the bytes
+    return runs_of<Op, std::uint8_t>();
+  } else if constexpr (is_one_of<Op, scalar::Greater, scalar::GreaterEqual>) {
+    using Other = std::conditional_t<std::is_same_v<Op, scalar::Greater>, scalar::Less, scalar::LessEqual>;
+    constexpr Runs other = runs_of<Other, T>();
+    return {exchanged<other.arrays>, exchanged<other.fixed_a>, exchanged<other.fixed_b>};
+  } else if constexpr (kSeldomWithNumber<Op, T>) {
+    return {run<Op, T, false, false>, with_copies<Op, T, false>, with_copies<Op, T, true>};
+  } else if constexpr (is_one_of<Op, scalar::Equal, scalar::NotEqual> ||
+                       (std::is_integral_v<T> && is_one_of<Op, scalar::Add, scalar::Mul>)) {  // commute
+    return {run<Op, T, false, false>, run<Op, T, false, true>, exchanged<run<Op, T, false, true>>};
+  } else {
+    return {run<Op, T, false, false>, run<Op, T, false, true>, run<Op, T, true, false>};
+  }
 }
 
 // By dtype and op.

@@ -1,4 +1,5 @@
 #include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/long_formula.h"
 #include "reel/backends/cpu/unary_runs.h"
 #include "reel/core/scalar/far.h"
 #include "reel/core/scalar/unary.h"
@@ -11,10 +12,18 @@ template <class Op, class T>
 void run(const void* x, const void*, void* y, int64_t count) {
   const T* source = static_cast<const T*>(x);
   T* target = static_cast<T*>(y);
-  scalar::for_near_and_far<Op>(count, source, [=]<class F>(F, int64_t begin, int64_t end) {
+  if constexpr (is_one_of<Op, scalar::Neg, scalar::Relu, scalar::Sqrt, scalar::Square, scalar::Abs, scalar::Rsqrt,
+                          scalar::Sign, scalar::HardSigmoid, scalar::HardTanh, scalar::HardSwish>) {
 #pragma omp simd
-    for (int64_t i = begin; i < end; ++i) target[i] = F::forward(source[i]);
-  });
+    for (int64_t i = 0; i < count; ++i) target[i] = Op::forward(source[i]);
+  } else {
+    scalar::for_near_and_far<Op>(count, source, [=]<class F>(F, int64_t begin, int64_t end) {
+      const T* const from = source + begin;
+      long_formula(
+          end - begin, from, from, target + begin,
+          [](T x_i, T) __attribute__((always_inline)) { return F::forward(x_i); });
+    });
+  }
 }
 
 #define REEL_RUN_F32(name, Struct) run<scalar::Struct, float>,

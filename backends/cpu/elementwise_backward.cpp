@@ -1,4 +1,5 @@
 #include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/long_formula.h"
 #include "reel/backends/cpu/unary_runs.h"
 #include "reel/core/scalar/binary.h"
 #include "reel/core/scalar/far.h"
@@ -25,15 +26,28 @@ struct Backward<scalar::Relu> {
   }
 };
 
+// Those of an output that is saved are made of it in a few steps.
+template <class Op>
+constexpr bool kIsShort =
+    Op::saved == scalar::Saved::output ||
+    is_one_of<Op, scalar::Neg, scalar::Log, scalar::Square, scalar::Abs, scalar::Log1p, scalar::Sign, scalar::Logit,
+              scalar::HardSigmoid, scalar::HardTanh, scalar::HardSwish>;
+
 template <class Op, class T>
 void run(const void* saved, const void* dy, void* dx, int64_t count) {
   const T* from_saved = static_cast<const T*>(saved);
   const T* from_dy = static_cast<const T*>(dy);
   T* to = static_cast<T*>(dx);
-  scalar::for_near_and_far<Op>(count, from_saved, [=]<class F>(F, int64_t begin, int64_t end) {
+  if constexpr (kIsShort<Op>) {
 #pragma omp simd
-    for (int64_t i = begin; i < end; ++i) to[i] = Backward<F>::dx(from_saved[i], from_dy[i]);
-  });
+    for (int64_t i = 0; i < count; ++i) to[i] = Backward<Op>::dx(from_saved[i], from_dy[i]);
+  } else {
+    scalar::for_near_and_far<Op>(count, from_saved, [=]<class F>(F, int64_t begin, int64_t end) {
+      long_formula(
+          end - begin, from_saved + begin, from_dy + begin, to + begin,
+          [](T saved_i, T dy_i) __attribute__((always_inline)) { return Backward<F>::dx(saved_i, dy_i); });
+    });
+  }
 }
 
 #define REEL_RUN_F32(name, Struct) run<scalar::Struct, float>,

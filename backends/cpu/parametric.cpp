@@ -1,6 +1,7 @@
 #include "reel/core/scalar/parametric.h"
 
 #include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/long_formula.h"
 #include "reel/backends/cpu/run_elements.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
@@ -17,8 +18,13 @@ void forward(const void* x, const void* parameters, void* y, int64_t count) {
   T* target = static_cast<T*>(y);
   T p[Op::count];
   __builtin_memcpy(p, parameters, sizeof p);
+  if constexpr (is_one_of<Op, scalar::Elu>) {
+    long_formula(
+        count, source, source, target, [=](T x_i, T) __attribute__((always_inline)) { return Op::forward(x_i, p); });
+  } else {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) target[i] = Op::forward(source[i], p);
+    for (int64_t i = 0; i < count; ++i) target[i] = Op::forward(source[i], p);
+  }
 }
 
 /// dy times the slope, by a choice where f is flat: an infinite dy times 0 would be NaN.
@@ -32,8 +38,13 @@ template <class Op, class T>
 void backward(const T* x, const T* dy, const double* parameters, T* dx, int64_t count) {
   T p[Op::count];
   for (int k = 0; k < Op::count; ++k) p[k] = static_cast<T>(parameters[k]);
+  const auto dx_of = [=](T x_i, T dy_i) __attribute__((always_inline)) { return along(Op::derivative(x_i, p), dy_i); };
+  if constexpr (is_one_of<Op, scalar::Elu>) {
+    long_formula(count, x, dy, dx, dx_of);
+  } else {
 #pragma omp simd
-  for (int64_t i = 0; i < count; ++i) dx[i] = along(Op::derivative(x[i], p), dy[i]);
+    for (int64_t i = 0; i < count; ++i) dx[i] = dx_of(x[i], dy[i]);
+  }
 }
 
 #define REEL_FORWARD(name, Struct) forward<scalar::Struct, T>,

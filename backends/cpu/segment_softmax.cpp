@@ -121,7 +121,7 @@ void CpuOps::segment_softmax(SoftmaxOp op, const Array& x, const Segments& segme
       } else if (op == SoftmaxOp::softmax) {
         softmax_row(x.as<T>() + first, y.as<T>() + first, rows, T(1));
       } else {
-        log_softmax_row(x.as<T>() + first, y.as<T>() + first, rows, T(1));
+        log_softmax_rows(x.as<T>() + first, y.as<T>() + first, 1, rows, T(1));
       }
     });
     for_each_long_segment(segments, width, [&](int64_t first, int64_t rows) {
@@ -145,10 +145,8 @@ void CpuOps::segment_softmax_backward(SoftmaxOp op, const Array& y, const Array&
       const int64_t first = segments.offsets[s], rows = segments.offsets[s + 1] - first;
       if (width > 1) {
         if (rows <= longest_alone(width)) columns(first).run(rows, begin, end);
-      } else if (op == SoftmaxOp::softmax) {
-        softmax_backward_row(value + first, grad + first, to + first, rows, T(1));
       } else {
-        log_softmax_backward_row(value + first, grad + first, to + first, rows, T(1));
+        softmax_backward_rows(op, value + first, grad + first, to + first, 1, rows, T(1));
       }
     });
     for_each_long_segment(segments, width, [&](int64_t first, int64_t rows) {

@@ -26,27 +26,6 @@ REEL_INLINE void for_each_rows(const Layout& layout, F rows) {
   parallel_for(layout.outer, max<int64_t>(1, kSoftmaxGrain / layout.n),
                [&](int64_t begin, int64_t end) { rows(begin * layout.n, end - begin); });
 }
-/// row(offset) for each row.
-template <class F>
-REEL_INLINE void for_each_row(const Layout& layout, F row) {
-  for_each_rows(layout, [&](int64_t offset, int64_t count) {
-    for (int64_t r = 0; r < count; ++r) row(offset + r * layout.n);
-  });
-}
-
-template <class T>
-void log_softmax_rows(const T* x, T* y, int64_t rows, int64_t n, T rate) {
-  for (int64_t first = 0; first < rows; first += kLogRows<T>) {
-    const int64_t count = min(kLogRows<T>, rows - first);
-    T shifts[kLogRows<T>], log_sums[kLogRows<T>];
-    log_sum_exp_rows(x + first * n, count, n, rate, shifts, log_sums);
-    for (int64_t k = 0; k < count; ++k) {
-      const int64_t offset = (first + k) * n;
-      // A sum of 0: every x - shift is -infinity, and so is y.
-      log_softmax_row(x + offset, y + offset, n, rate, shifts[k], log_sums[k] == -kInfinity<T> ? T(0) : log_sums[k]);
-    }
-  }
-}
 
 /// columns(offset, begin, end) for pieces of the columns of each block.
 template <class F>
@@ -76,7 +55,9 @@ void CpuOps::softmax(SoftmaxOp op, const Array& x, int axis, double temperature,
         SoftmaxColumns<T>{op, from + offset, to + offset, layout.inner, rate}.run(layout.n, begin, end);
       });
     } else if (op == SoftmaxOp::softmax) {
-      for_each_row(layout, [=](int64_t offset) { softmax_row(from + offset, to + offset, layout.n, rate); });
+      for_each_rows(layout, [=](int64_t offset, int64_t count) {
+        softmax_rows(from + offset, to + offset, count, layout.n, rate);
+      });
     } else {
       for_each_rows(layout, [=](int64_t offset, int64_t count) {
         log_softmax_rows(from + offset, to + offset, count, layout.n, rate);
@@ -98,13 +79,9 @@ void CpuOps::softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int
         const T *const v = value + offset, *const g = grad + offset;
         SoftmaxGradientColumns<T>{op, v, g, to + offset, layout.inner, rate}.run(layout.n, begin, end);
       });
-    } else if (op == SoftmaxOp::softmax) {
-      for_each_row(layout, [=](int64_t offset) {
-        softmax_backward_row(value + offset, grad + offset, to + offset, layout.n, rate);
-      });
     } else {
-      for_each_row(layout, [=](int64_t offset) {
-        log_softmax_backward_row(value + offset, grad + offset, to + offset, layout.n, rate);
+      for_each_rows(layout, [=](int64_t offset, int64_t count) {
+        softmax_backward_rows(op, value + offset, grad + offset, to + offset, count, layout.n, rate);
       });
     }
   });

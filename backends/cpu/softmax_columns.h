@@ -79,8 +79,8 @@ struct SoftmaxColumns {
     }
   }
 
-  /// All passes over columns [begin, end) of `rows` rows.
-  void run(int64_t rows, int64_t begin, int64_t end) const {
+  /// All passes over columns [begin, end) of `rows` rows. Not inlined: one copy serves softmax along axes and in segments.
+  __attribute__((noinline)) void run(int64_t rows, int64_t begin, int64_t end) const {
     for_each_column_block<T>(begin, end, [=, this]<int K>(auto lanes, int64_t j) {
       const Pack<T, K> shift_by = shift(this->template max<K>(lanes, j, 0, rows));
       this->finish(lanes, j, 0, rows, shift_by, correction(this->sum(lanes, j, 0, rows, shift_by)));
@@ -146,7 +146,7 @@ struct SoftmaxGradientColumns {
     }
   }
 
-  void run(int64_t rows, int64_t begin, int64_t end) const {
+  __attribute__((noinline)) void run(int64_t rows, int64_t begin, int64_t end) const {
     for_each_column_block<T>(begin, end, [=, this]<int K>(auto lanes, int64_t j) {
       const Pack<T, K> total = this->template sum<K>(lanes, j, 0, rows);
       this->finish(lanes, j, 0, rows, total, this->template highest<K>(lanes, j, 0, rows));

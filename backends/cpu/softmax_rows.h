@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reel/backends/cpu/vector_loops.h"
+#include "reel/core/ops.h"
 
 /// Softmax along one contiguous row: what the axis, the segment and the loss versions share. Three passes over memory that
 /// stays in cache: maximum; exponentials and their sum; scaling.
@@ -85,11 +86,6 @@ REEL_INLINE void log_softmax_row(const T* x, T* y, int64_t n, T rate, T shift, T
   for_each_vector<T>(0, n,
                      [=](auto lanes, int64_t i) { lanes.store(y + i, (lanes.load(x + i) - vshift) * vrate - vlog); });
 }
-template <class T>
-REEL_INLINE void log_softmax_row(const T* x, T* y, int64_t n, T rate) {
-  const RowSum<T> row = sum_exp_row(x, n, rate);
-  log_softmax_row(x, y, n, rate, row.shift, row.sum == T(0) ? T(0) : scalar::log(row.sum));
-}
 
 /// The shift and the logarithm of the sum of up to kLogRows rows: their logarithms are taken at once.
 template <class T>
@@ -139,6 +135,39 @@ REEL_INLINE void log_softmax_backward_row(const T* y, const T* dy, T* dx, int64_
       0, n, [=](auto lanes, int64_t i) __attribute__((always_inline)) {
         lanes.store(dx + i, (lanes.load(dy + i) - exp_negative(lanes.load(y + i)) * vsum) * vrate);
       });
+}
+
+// --- rows one after the other: not inlined, so that one copy serves softmax along axes and in segments -----------------------
+
+template <class T>
+__attribute__((noinline)) void softmax_rows(const T* x, T* y, int64_t rows, int64_t n, T rate) {
+  for (int64_t r = 0; r < rows; ++r) softmax_row(x + r * n, y + r * n, n, rate);
+}
+
+template <class T>
+__attribute__((noinline)) void log_softmax_rows(const T* x, T* y, int64_t rows, int64_t n, T rate) {
+  for (int64_t first = 0; first < rows; first += kLogRows<T>) {
+    const int64_t count = min(kLogRows<T>, rows - first);
+    T shifts[kLogRows<T>], log_sums[kLogRows<T>];
+    log_sum_exp_rows(x + first * n, count, n, rate, shifts, log_sums);
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t offset = (first + k) * n;
+      // A sum of 0: every x - shift is -infinity, and so is y.
+      log_softmax_row(x + offset, y + offset, n, rate, shifts[k], log_sums[k] == -kInfinity<T> ? T(0) : log_sums[k]);
+    }
+  }
+}
+
+template <class T>
+__attribute__((noinline)) void softmax_backward_rows(SoftmaxOp op, const T* y, const T* dy, T* dx, int64_t rows,
+                                                     int64_t n, T rate) {
+  for (int64_t r = 0, i = 0; r < rows; ++r, i += n) {
+    if (op == SoftmaxOp::softmax) {
+      softmax_backward_row(y + i, dy + i, dx + i, n, rate);
+    } else {
+      log_softmax_backward_row(y + i, dy + i, dx + i, n, rate);
+    }
+  }
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA
