@@ -99,9 +99,13 @@ template <class T>
 REEL_DEVICE TilePart<T> read_tile(const Side<T>& side, const Tiling<3>& tiling, int k, int64_t at, int64_t row,
                                   int64_t col) {
   TilePart<T> part = {};
-  for_each_of_tile<T>(tiling, k, tiling.turned[k], row, col, [&](int s, int64_t offset) {
-    part.v[s] = side.data != nullptr ? side.data[at + offset] : side.number;
-  });
+  if (side.data == nullptr) {
+    REEL_UNROLL
+    for (int s = 0; s < TilePart<T>::kSteps; ++s) part.v[s] = side.number;
+    return part;
+  }
+  for_each_of_tile<T>(tiling, k, tiling.turned[k], row, col,
+                      [&](int s, int64_t offset) { part.v[s] = side.data[at + offset]; });
   return part;
 }
 
@@ -110,7 +114,7 @@ constexpr bool can_turn(BinaryOp op) { return op != BinaryOp::pow; }
 
 /// A tile per block.
 template <class T>
-__global__ void __launch_bounds__(kTileThreads, 2)
+__global__ void __launch_bounds__(kTileThreads, resident_blocks(kTileThreads, sizeof(T) <= 4 ? 3 : 2))
     binary_turned(BinaryOp op, Side<T> a, Side<T> b, void* y, const __grid_constant__ Tiling<3> tiling) {
   REEL_DYNAMIC_SHARED(Cell<T>, tile);
   const TileCorner corner = tile_corner<T>(tiling);

@@ -20,7 +20,7 @@ struct Classes {
   }
 };
 
-/// The losses of a block's rows, and how many of them count. In f64: exact for any number of rows.
+/// The losses of some rows, and how many of them count. In f64: exact for any number of rows.
 struct LossSum {
   double loss, count;
 };
@@ -30,7 +30,6 @@ template <class T>
 struct Losses {
   T *of_row, *lse, *mean;  // of_row or mean is null
   LossSum* of_block;       // for the mean
-  bool joins;  // the last block does; else join_blocks, as many blocks would wait for each other at the counter
 };
 
 /// loss = (shift - x[target]) + log sum exp(x - shift): both terms are small where the loss is, however large the logits are.
@@ -47,42 +46,54 @@ REEL_DEVICE LossSum store_loss(const Classes& classes, const T* x, int64_t r, in
   return {static_cast<double>(loss), counts ? 1.0 : 0.0};
 }
 
-REEL_DEVICE LossSum joined(LossSum sum, double* scratch) {
-  const auto add = [](double a, double b) { return a + b; };
-  return {join_block(sum.loss, scratch, add), join_block(sum.count, scratch, add)};
+REEL_DEVICE LossSum operator+(LossSum a, LossSum b) { return {a.loss + b.loss, a.count + b.count}; }
+REEL_DEVICE LossSum from_lane(LossSum sum, int other) {
+  return {device::from_lane(sum.loss, other), device::from_lane(sum.count, other)};
+}
+REEL_DEVICE LossSum of_block(LossSum own, LossSum* scratch) {
+  return join_block(own, scratch, [](LossSum a, LossSum b) { return a + b; });
 }
 
-/// One block joins what `blocks` have stored: the mean, and after the rows' lse how many count.
+/// The last of the blocks joins what all have stored: the mean, and after the rows' lse how many count.
 template <class T>
-REEL_DEVICE void store_mean(int64_t blocks, int64_t rows, const Losses<T>& losses, double* scratch) {
+REEL_DEVICE void add_to_mean(LossSum own, int64_t rows, const Losses<T>& losses, LossSum* scratch) {
+  own = of_block(own, scratch);
+  if (threadIdx.x == 0) losses.of_block[blockIdx.x] = own;
+  if (!is_last_of(0, gridDim.x)) return;
   LossSum sum{0, 0};
-  for (int64_t i = threadIdx.x; i < blocks; i += blockDim.x) {
-    sum.loss += losses.of_block[i].loss;
-    sum.count += losses.of_block[i].count;
-  }
-  sum = joined(sum, scratch);
+  for (int64_t i = threadIdx.x; i < gridDim.x; i += blockDim.x) sum = sum + losses.of_block[i];
+  sum = of_block(sum, scratch);
   if (threadIdx.x > 0) return;
   *losses.mean = static_cast<T>(sum.loss / sum.count);
   losses.lse[rows] = static_cast<T>(sum.count);
 }
 
+/// The mean of losses [rows] that lie in memory.
 template <class T>
-REEL_DEVICE void add_to_mean(LossSum own, int64_t rows, const Losses<T>& losses, double* scratch) {
-  const LossSum of_block = joined(own, scratch);
-  if (threadIdx.x == 0) losses.of_block[blockIdx.x] = of_block;
-  if (losses.joins && is_last_of(0, gridDim.x)) store_mean(gridDim.x, rows, losses, scratch);
+__global__ void mean_of_losses(const T* of_row, Classes classes, Losses<T> losses, int64_t rows) {
+  constexpr int kInFlight = 4;
+  REEL_DYNAMIC_SHARED(LossSum, scratch);
+  LossSum own{0, 0};
+  for (int64_t first = first_unit(); first < rows; first += kInFlight * unit_step()) {
+    T loss[kInFlight];
+    bool counts[kInFlight];
+    REEL_UNROLL
+    for (int k = 0; k < kInFlight; ++k) {
+      const int64_t r = first + k * unit_step();
+      loss[k] = r < rows ? of_row[r] : T(0);
+      counts[k] = r < rows && classes.of(r) != classes.ignore;
+    }
+    REEL_UNROLL
+    for (int k = 0; k < kInFlight; ++k) own = own + LossSum{static_cast<double>(loss[k]), counts[k] ? 1.0 : 0.0};
+  }
+  add_to_mean(own, rows, losses, scratch);
 }
 
-template <class T>
-__global__ void join_blocks(Losses<T> losses, int64_t blocks, int64_t rows) {
-  REEL_DYNAMIC_SHARED(double, scratch);
-  store_mean(blocks, rows, losses, scratch);
-}
-
-template <class T, int count, int packs>
-__global__ void cross_entropy_held(const T* x, Classes classes, Losses<T> losses, int64_t rows, int n,
-                                   Holders holders) {
-  REEL_DYNAMIC_SHARED(double, wide_scratch);
+/// `threads`: the most that a block has. Of 256 of them in f32 five blocks fit at a time, with registers for just the row.
+template <class T, int count, int packs, int threads>
+__global__ void __launch_bounds__(threads, threads == kThreads && sizeof(T) == 4 ? resident_blocks(threads, 5) : 1)
+    cross_entropy_held(const T* x, Classes classes, Losses<T> losses, int64_t rows, int n, Holders holders) {
+  REEL_DYNAMIC_SHARED(LossSum, wide_scratch);
   T* const scratch = reinterpret_cast<T*>(wide_scratch);
   const int64_t r = holders.row();
   HeldRow<T, count, packs> row;
@@ -101,7 +112,7 @@ __global__ void cross_entropy_held(const T* x, Classes classes, Losses<T> losses
 template <class T>
 __global__ void cross_entropy_pieces(const T* x, Classes classes, const PieceSum<T>* sums, Losses<T> losses,
                                      int64_t rows, int64_t n, RowPieces pieces, Holders warp) {
-  REEL_DYNAMIC_SHARED(double, scratch);
+  REEL_DYNAMIC_SHARED(LossSum, scratch);
   const int64_t r = warp.row();
   T* const no_scratch = nullptr;
   const PieceSum<T> whole = join_pieces(sums + r * pieces.count, r < rows ? pieces.count : 0, T(1), warp, no_scratch);
@@ -186,7 +197,8 @@ __global__ void cross_entropy_backward_pieces(const T* x, Classes classes, const
 
 void CudaOps::cross_entropy(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
                             const Array& lse) {
-  constexpr int64_t kMostJoined = 256;  // blocks by the last of them
+  // Blocks that join their losses themselves: more would wait for each other. Rows of one thread of a kernel that joins them.
+  constexpr int64_t kMostJoined = 256, kRowsOfThread = 4;
   const int64_t rows = logits.shape[0], n = logits.shape[1];
   const device::Classes classes{target.data, target.dtype == DType::i64, ignore};
   const bool mean = loss.rank() == 0;
@@ -194,24 +206,26 @@ void CudaOps::cross_entropy(const Array& logits, const Array& target, std::int64
     const T* const x = logits.as<T>();
     const auto run = [&](Grid grid, auto start) {
       if (mean && grid.blocks == 0) grid.blocks = 1;  // the mean of nothing is something
-      grid.shared_bytes = sizeof(double) * device::kWarp;
-      const auto blocks = static_cast<std::size_t>(grid.blocks);
-      const Workspace of_block(context_.memory(), mean ? sizeof(device::LossSum) * blocks : 0);
+      grid.shared_bytes = sizeof(device::LossSum) * device::kWarp;
       T* const y = loss.as<T>();
-      const bool joins = grid.blocks <= kMostJoined;
-      const device::Losses<T> losses{mean ? nullptr : y, lse.as<T>(), mean ? y : nullptr,
-                                     of_block.as<device::LossSum>(), joins};
-      start(grid, losses);
-      if (mean && !joins)
-        launch(context_, "cross_entropy", {.shared_bytes = grid.shared_bytes}, &device::join_blocks<T>, losses,
-               grid.blocks, rows);
+      if (!mean) return start(grid, device::Losses<T>{y, lse.as<T>(), nullptr, nullptr});
+      const Workspace of_block(context_.memory(), sizeof(device::LossSum) * kMostJoined);
+      device::Losses<T> losses{nullptr, lse.as<T>(), y, of_block.as<device::LossSum>()};
+      if (grid.blocks <= kMostJoined) return start(grid, losses);
+      const Workspace of_row(context_.memory(), sizeof(T) * static_cast<std::size_t>(rows));
+      start(grid, device::Losses<T>{of_row.as<T>(), lse.as<T>(), nullptr, nullptr});
+      const int64_t blocks = ceil_div(rows, kRowsOfThread * kThreads);
+      launch(context_, "cross_entropy",
+             {.blocks = blocks < kMostJoined ? blocks : kMostJoined, .shared_bytes = grid.shared_bytes},
+             &device::mean_of_losses<T>, of_row.as<T>(), classes, losses, rows);
     };
     if (n <= kLongestHeld<T>) {
       const HeldPlan plan = held_plan<T>(rows, n, in_packs<T>({x}, {n}), sizeof(T));
       run(plan.grid, [&](const Grid& grid, const device::Losses<T>& losses) {
         dispatch_held<T>(plan, [&]<int count, int packs>() {
-          launch(context_, "cross_entropy", grid, &device::cross_entropy_held<T, count, packs>, x, classes, losses,
-                 rows, static_cast<int>(n), plan.holders);
+          const auto kernel = grid.threads > kThreads ? &device::cross_entropy_held<T, count, packs, kMostThreads>
+                                                      : &device::cross_entropy_held<T, count, packs, kThreads>;
+          launch(context_, "cross_entropy", grid, kernel, x, classes, losses, rows, static_cast<int>(n), plan.holders);
         });
       });
       return;

@@ -33,8 +33,9 @@ __global__ void check_indices(const Index* index, int64_t count, int64_t limit, 
   for (int64_t i = first_unit(); i < count && first == count; i += unit_step()) {
     if ((index[i] < 0 || index[i] >= limit) && !(some && index[i] == exempt)) first = i;
   }
+  if (!__syncthreads_or(first < count)) return;
   first = join_block(first, scratch, [](int64_t a, int64_t b) { return smaller(a, b); });
-  if (threadIdx.x == 0 && first < count) report(fault, serial, first, index[first]);
+  if (threadIdx.x == 0) report(fault, serial, first, index[first]);
 }
 
 /// The grid's first thread.

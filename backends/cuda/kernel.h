@@ -138,6 +138,24 @@ inline Array matrix_of(void* data, int64_t rows, int64_t cols, int64_t stride, c
 namespace device {
 
 inline constexpr int kWarp = 32;
+
+/// The most threads that a multiprocessor has at a time.
+#if !defined(__CUDA_ARCH__)
+inline constexpr int kResidentThreads = 2048;
+#elif __CUDA_ARCH__ < 800
+inline constexpr int kResidentThreads = 1024;
+#elif __CUDA_ARCH__ % 100 >= 60 || __CUDA_ARCH__ >= 1200  // 8.6 to 8.9, 12
+inline constexpr int kResidentThreads = 1536;
+#else
+inline constexpr int kResidentThreads = 2048;
+#endif
+
+/// For __launch_bounds__: `wanted` blocks on a multiprocessor at a time, or as many as it has threads for.
+constexpr int resident_blocks(int threads, int wanted) {
+  const int most = kResidentThreads / threads;
+  return wanted < most ? wanted : most;
+}
+
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
 /// This thread's number in the grid, and how many there are.

@@ -84,7 +84,7 @@ void reduce_along(const Context& context, device::Problem<T> p, const device::Ta
   using Acc = typename Op::Acc;
   // Elements of a result that a warp takes, and that one block takes: at first more threads for more of them, for a second
   // block has to wait for the first. Pieces beyond: long ones, for each costs a fence; but not so long that sums lose digits.
-  constexpr int64_t kShort = 1024, kUncut = 32768, kPieces = 2048, kLeastPiece = 8192, kMostPiece = 65536;
+  constexpr int64_t kShort = 1024, kUncut = 32768, kPieces = 1024, kLeastPiece = 8192, kMostPiece = 65536;
   constexpr int kRun = device::kRun<T>;
   const bool cuts = p.count > kUncut;
   const int width = p.count <= kShort ? power_of_two_from(ceil_div(p.count, kRun), 1, device::kWarp)

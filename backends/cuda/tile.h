@@ -98,6 +98,11 @@ REEL_DEVICE void for_each_of_tile(const Tiling<N>& tiling, int k, bool turned, i
   const int lanes = turned ? rows : cols, lines = turned ? cols : rows;
   const int64_t corner = row * tiling.row_strides[k] + col * tiling.col_strides[k];
   const int64_t first = corner + Part::lane() * along + Part::line(0) * across, step = Part::kLines * across;
+  if (lanes == kTile<T> && lines == kTile<T>) {  // without questions it takes half the registers
+    REEL_UNROLL
+    for (int s = 0; s < Part::kSteps; ++s) f(s, first + s * step);
+    return;
+  }
   REEL_UNROLL
   for (int s = 0; s < Part::kSteps; ++s)
     if (Part::lane() < lanes && Part::line(s) < lines) f(s, first + s * step);
