@@ -67,6 +67,8 @@ class OnDevice {
 
 /// The n-th call of the runtime from now on fails with `error` (n = 1: the next one); 0: none does.
 void fail_call(std::int64_t n, cudaError_t error = cudaErrorUnknown);
+/// Whether this call of a library of the device, which OnDevice stands in for, is that one: it counts as one of the runtime.
+bool library_call_fails();
 /// Whether it came to that.
 bool call_failed();
 

@@ -108,6 +108,10 @@ void fail_call(std::int64_t n, cudaError_t error) {
   r.failure = error;
   r.failed = false;
 }
+bool library_call_fails() {
+  cudaError_t error = cudaSuccess;
+  return detail::injected(detail::current(), error);
+}
 bool call_failed() { return runtime().failed; }
 
 void set_device_count(int count) { runtime().count = count; }
