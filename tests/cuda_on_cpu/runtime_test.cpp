@@ -13,6 +13,7 @@
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/matmul.h"
+#include "reel/ops/recurrent.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
 #include "reel/ops/unary.h"
@@ -98,6 +99,55 @@ TEST(CudaGrid, HoldsAnyNumberOfTilesOfWeights) {
   EXPECT_TRUE(tiling.plan(sizeof(float), 528));
   EXPECT_EQ(tiling.tiles(), 70'000);
   EXPECT_EQ(tiling.splits, 1);
+}
+
+// --- steps of a layer -------------------------------------------------------------------------------------------------------
+
+// What streams are given for a step of a layer of more than 64 units.
+struct Step {
+  std::uint64_t forward, training;
+  bool operator==(const Step&) const = default;
+};
+
+template <class F>
+Step work_of_a_step(F layer, std::int64_t gates) {
+  constexpr std::int64_t kHidden = 70, kRows = 3;
+  const auto random = [](const Shape& shape) {
+    Generator generator(1);
+    return to(randn(shape, generator), kCuda);
+  };
+  const std::vector<RecurrentWeights> weights = {{random({gates * kHidden, 5}), random({gates * kHidden, kHidden}),
+                                                  random({gates * kHidden}), random({gates * kHidden})}};
+  const auto work = [&](std::int64_t steps, bool training) {
+    const Tensor x = random({steps, kRows, 5});
+    const auto run = [&] {
+      Tape tape;
+      if (training) tape.watch(x);
+      const Tensor y = layer(x, weights);
+      if (training) tape.gradient(y, ones_like(y), {x});
+    };
+    run();  // what comes from the system alone is cached now
+    const std::uint64_t before = cuda_on_cpu::work();
+    run();
+    return cuda_on_cpu::work() - before;
+  };
+  const auto of_a_step = [&](bool training) { return (work(11, training) - work(7, training)) / 4; };
+  return {of_a_step(false), of_a_step(true)};
+}
+
+// Forward a product and a cell; backward the sum of the gradients that meet, a cell, a product.
+TEST(CudaRecurrent, AStepOfALargeLayerIsAProductAndACell) {
+  const Step expected{2, 5};
+  EXPECT_EQ(work_of_a_step([](const Tensor& x, const auto& w) { return lstm(x, w).y; }, 4), expected);
+  EXPECT_EQ(work_of_a_step([](const Tensor& x, const auto& w) { return gru(x, w).y; }, 3), expected);
+  EXPECT_EQ(work_of_a_step([](const Tensor& x, const auto& w) { return rnn(x, w).y; }, 1), expected);
+  const RecurrentOptions both{.bidirectional = true};
+  EXPECT_EQ(work_of_a_step(
+                [&](const Tensor& x, const auto& w) {
+                  return lstm(x, {w[0], w[0]}, both).y;
+                },
+                4),
+            (Step{4, 10}));
 }
 
 // --- failures ---------------------------------------------------------------------------------------------------------------
