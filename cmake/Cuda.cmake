@@ -12,6 +12,9 @@ if(NOT DEFINED REEL_CUDA)
 endif()
 
 if(REEL_CUDA)
+  find_package(CUDAToolkit 12.8 REQUIRED)
+endif()
+if(REEL_CUDA AND NOT REEL_OBJECTS_FROM)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     # The GPUs of this machine; without one, code that any GPU's driver can compile.
     execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
@@ -24,7 +27,6 @@ if(REEL_CUDA)
     endif()
     set(CMAKE_CUDA_ARCHITECTURES ${capabilities} CACHE STRING "GPUs to build for")
   endif()
-  find_package(CUDAToolkit 12.8 REQUIRED)
   if(NOT CMAKE_CUDA_COMPILER)
     set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
   endif()

@@ -67,6 +67,12 @@ Tensor input_part(const Pass& pass, const Inputs& in) {
 Tensor previous(const Pass& pass, const Tensor& states, const Tensor& initial) {
   Tensor before = empty_like(states);
   Ops& ops = backend(states.device());
+  const std::int64_t all = initial.shape()[0], rest = states.shape()[0] - all;
+  if (rest == (pass.steps.count() - 1) * all) {  // all steps have the same rows: a shift
+    ops.copy(rows_of(states, pass.reverse ? all : 0, rest), rows_of(before, pass.reverse ? 0 : all, rest));
+    ops.copy(initial.array(), rows_of(before, pass.reverse ? rest : 0, all));
+    return before;
+  }
   for (std::int64_t t = 0; t < pass.steps.count(); ++t) {
     const std::int64_t earlier = pass.reverse ? t + 1 : t - 1, n = pass.rows(t);
     const std::int64_t known = std::min(n, pass.rows(earlier)), begin = pass.begin(t);
@@ -143,19 +149,28 @@ Outputs stepwise_forward(const Pass& pass, const Inputs& in, Kept* kept) {
   const void* bias = pass.is_gru() && in[kBiasHh].defined() ? in[kBiasHh].array().data : nullptr;
   const Tensor weight = packed(transpose(in[kWeightHh]));  // once for all steps
 
+  // A step hands its results to one of as many rows where they lie. Else they go to out.h and out.c, where those of
+  // sequences that have ended stay, and those of sequences that begin are.
+  bool handed_on = false;
+  std::int64_t earlier = 0;
   for (std::int64_t i = 0; i < pass.steps.count(); ++i) {
     const std::int64_t t = pass.at(i), begin = pass.begin(t), n = pass.rows(t);
-    const Array h = rows_of(out.h, 0, n), y = rows_of(out.y, begin, n), r = rows_of(back, keeps_back ? begin : 0, n);
+    const Array h = handed_on ? rows_of(out.y, earlier, n) : rows_of(out.h, 0, n);
+    const Array y = rows_of(out.y, begin, n), r = rows_of(back, keeps_back ? begin : 0, n);
     multiply(h, false, weight.array(), false, r, false, bias);
     const Array gate = rows_of(saved, kept != nullptr ? begin : 0, n);
+    const bool hands_on = i + 1 < pass.steps.count() && pass.rows(pass.at(i + 1)) == n;
     if (pass.is_lstm()) {
-      const Array before = rows_of(out.c, 0, n), after = rows_of(states, keeps_c ? begin : 0, n);
+      const Array before = handed_on && keeps_c ? rows_of(states, earlier, n) : rows_of(out.c, 0, n);
+      const Array after = rows_of(states, keeps_c ? begin : 0, n);
       ops.cell(pass.op, rows_of(x, begin, n), r, h, &before, y, &after, gate);
-      if (keeps_c) ops.copy(after, before);
+      if (keeps_c && !hands_on) ops.copy(after, rows_of(out.c, 0, n));
     } else {
       ops.cell(pass.op, rows_of(x, begin, n), r, h, nullptr, y, nullptr, gate);
     }
-    ops.copy(y, h);
+    if (!hands_on) ops.copy(y, rows_of(out.h, 0, n));
+    handed_on = hands_on;
+    earlier = begin;
   }
   if (kept != nullptr) *kept = {saved, keeps_c ? states : Tensor(), keeps_back ? back : Tensor()};
   return out;

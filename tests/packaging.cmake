@@ -3,20 +3,35 @@ set(work ${PROJECT_BINARY_DIR}/packaging)
 set(compiler ${CMAKE_CXX_COMPILER})
 file(MAKE_DIRECTORY ${work})
 
-foreach(flavour static shared)
+# With Reel::cuda where it is built; its programs run with and without a GPU.
+set(flavours static shared)
+if(REEL_CUDA)
+  list(APPEND flavours static_with_cuda shared_with_cuda)
+endif()
+
+foreach(flavour ${flavours})
+  set(ways add_subdirectory FetchContent FetchContent_git)
+  set(settings -DREEL_CUDA=OFF)
+  set(wanted)
+  if(flavour MATCHES "with_cuda")
+    set(ways add_subdirectory FetchContent)
+    set(settings -DREEL_CUDA=ON -DCUDAToolkit_ROOT=${CUDAToolkit_BIN_DIR}/..)
+    set(wanted -DCOMPONENTS=cuda -DCUDAToolkit_ROOT=${CUDAToolkit_BIN_DIR}/..)
+  endif()
+
   add_test(NAME install_${flavour} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/install.sh
-    ${flavour} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${work} ${compiler})
+    ${flavour} ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${work} ${compiler} ${settings})
   set_tests_properties(install_${flavour} PROPERTIES
     FIXTURES_SETUP installed_${flavour} TIMEOUT 300 ENVIRONMENT CMAKE_GENERATOR=${CMAKE_GENERATOR})
 
   add_test(NAME find_package_${flavour} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/consume.sh
-    find_package_${flavour} ${work} ${compiler} -DCMAKE_PREFIX_PATH=${work}/${flavour})
+    find_package_${flavour} ${work} ${compiler} -DCMAKE_PREFIX_PATH=${work}/${flavour} ${wanted})
   set_tests_properties(find_package_${flavour} PROPERTIES
     FIXTURES_REQUIRED installed_${flavour} TIMEOUT 300 ENVIRONMENT CMAKE_GENERATOR=${CMAKE_GENERATOR})
-endforeach()
 
-foreach(flavour static shared)
-  foreach(how add_subdirectory FetchContent FetchContent_git)
+  string(REGEX MATCH "^shared" shared ${flavour})
+  string(COMPARE NOTEQUAL "${shared}" "" shared)
+  foreach(how ${ways})
     set(name ${how}_${flavour})
     set(before)
     set(from -DREEL_SOURCE=${PROJECT_SOURCE_DIR})
@@ -24,13 +39,19 @@ foreach(flavour static shared)
       set(before ${CMAKE_CURRENT_SOURCE_DIR}/install/repository.sh ${PROJECT_SOURCE_DIR} ${work}/repository_${flavour})
       set(from -DREEL_URL=file://${work}/repository_${flavour})
     endif()
-    string(COMPARE EQUAL ${flavour} shared shared)
-    add_test(NAME ${name} COMMAND ${before} ${CMAKE_CURRENT_SOURCE_DIR}/install/consume.sh
-      ${name} ${work} ${compiler} -DHOW=${how} ${from} -DREEL_OBJECTS_FROM=${PROJECT_BINARY_DIR} -DBUILD_SHARED_LIBS=${shared})
+    add_test(NAME ${name} COMMAND ${before} ${CMAKE_CURRENT_SOURCE_DIR}/install/consume.sh ${name} ${work} ${compiler}
+      -DHOW=${how} ${from} -DREEL_OBJECTS_FROM=${PROJECT_BINARY_DIR} -DBUILD_SHARED_LIBS=${shared}
+      ${settings} ${wanted})
     set_tests_properties(${name} PROPERTIES
       TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT CMAKE_GENERATOR=${CMAKE_GENERATOR})
   endforeach()
 endforeach()
+
+# A Reel without the CUDA backend says so to who asks for it.
+add_test(NAME find_package_cuda_missing COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/consume.sh
+  find_package_cuda_missing ${work} ${compiler} -DCMAKE_PREFIX_PATH=${work}/static -DCOMPONENTS=cuda)
+set_tests_properties(find_package_cuda_missing PROPERTIES FIXTURES_REQUIRED installed_static TIMEOUT 300
+  PASS_REGULAR_EXPRESSION "this Reel was built without its CUDA backend" ENVIRONMENT CMAKE_GENERATOR=${CMAKE_GENERATOR})
 
 add_test(NAME presets COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/presets.sh ${PROJECT_SOURCE_DIR} ${work})
 set_tests_properties(presets PROPERTIES TIMEOUT 300)

@@ -50,15 +50,16 @@ Checks& checks() {
   return *instance;
 }
 
-[[noreturn]] void throw_fault(const Fault& fault) {
+/// `index`: the GPU that tells it.
+[[noreturn]] void throw_fault(const Fault& fault, int index) {
   Checks::Check check;
   {
     const std::lock_guard lock(checks().mutex);
     check = checks().last[fault.serial % Checks::kRemembered];
   }
   if (check.serial != fault.serial)  // long ago
-    throw IndexError("cuda: indices must be in range, got " + std::to_string(fault.value) + " at position " +
-                     std::to_string(fault.position));
+    throw IndexError(Device::cuda(index).name() + ": indices must be in range, got " + std::to_string(fault.value) +
+                     " at position " + std::to_string(fault.position));
   throw_index_error(check.op.c_str(), check.limit, fault.value, fault.position, check.where);
 }
 
@@ -148,7 +149,7 @@ void Context::wait() {
   std::memcpy(&fault, seen_.data, sizeof fault);
   if (fault.serial == 0) return;
   check(cudaMemsetAsync(this->fault(), 0, sizeof(Fault), stream()), "cudaMemsetAsync");
-  throw_fault(fault);
+  throw_fault(fault, index_);
 }
 
 // The two contexts share no lock: a thread may copy in one direction while another copies in the other one.

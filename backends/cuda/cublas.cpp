@@ -7,12 +7,10 @@
 #include <array>
 #include <map>
 #include <mutex>
-#include <string>
 #include <unordered_map>
 
 #include "reel/backends/cuda/product.h"
 #include "reel/backends/cuda/status.h"
-#include "reel/core/error.h"
 
 namespace reel::cuda {
 
@@ -23,7 +21,7 @@ constexpr std::size_t kMostWorkspaceBytes = std::size_t{32} << 20;
 void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
     return;
-  throw DeviceError("cuda: " + std::string(call) + " must succeed, got " + cublasLtGetStatusName(status));
+  throw_failed(call, cublasLtGetStatusName(status));
 }
 
 template <class T>

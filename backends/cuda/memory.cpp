@@ -3,6 +3,7 @@
 #include <string>
 
 #include "reel/backends/cuda/status.h"
+#include "reel/core/device.h"
 #include "reel/core/error.h"
 #include "reel/core/running.h"
 
@@ -42,7 +43,7 @@ void* Memory::take_from_system(std::size_t bytes, std::size_t requested) {
     cudaGetLastError();
     std::size_t available = 0, total = 0;
     cudaMemGetInfo(&available, &total);
-    throw OutOfMemory(detail::running_op() + ": cuda:" + std::to_string(gpu_) + ": " + std::to_string(requested) +
+    throw OutOfMemory(detail::running_op() + ": " + Device::cuda(gpu_).name() + ": " + std::to_string(requested) +
                           " bytes requested and not to be had; " + std::to_string(stats_.live) + " bytes live, " +
                           std::to_string(stats_.cached) + " cached, " + std::to_string(available) + " free of " +
                           std::to_string(total),
@@ -54,7 +55,7 @@ void* Memory::take_from_system(std::size_t bytes, std::size_t requested) {
 
 void* Memory::allocate(std::size_t bytes) {
   if (bytes > std::size_t{1} << 45)
-    throw OutOfMemory(detail::running_op() + ": cuda:" + std::to_string(gpu_) + ": " + std::to_string(bytes) +
+    throw OutOfMemory(detail::running_op() + ": " + Device::cuda(gpu_).name() + ": " + std::to_string(bytes) +
                           " bytes requested, more than any GPU has",
                       SourceLocation{});
   const int index = class_of(bytes);

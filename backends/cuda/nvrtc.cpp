@@ -111,7 +111,7 @@ const Nvrtc& Nvrtc::get(SourceLocation where) {
   static const Opened* const opened = new Opened;
   if (!opened->missing.empty())
     throw DeviceError(
-        "cuda: kernels in source form need NVIDIA's run-time compiler, libnvrtc (12 or newer): " + opened->missing,
+        "kernels in source form need NVIDIA's run-time compiler, libnvrtc (12 or newer): " + opened->missing,
         where);
   static const Nvrtc* const instance = new Nvrtc(&opened->functions, where);
   return *instance;
@@ -121,11 +121,11 @@ Nvrtc::Nvrtc(const Functions* functions, SourceLocation where) : functions_(func
   int major = 0, minor = 0, count = 0;
   bool good = functions_->version(&major, &minor) == 0;
   version_ = std::to_string(major) + "." + std::to_string(minor);
-  if (good && major < 12) throw DeviceError("cuda: libnvrtc must be of CUDA 12 or newer, got " + version_, where);
+  if (good && major < 12) throw DeviceError("libnvrtc must be of CUDA 12 or newer, got " + version_, where);
   good = good && functions_->architecture_count(&count) == 0;
   architectures_.resize(static_cast<std::size_t>(count));
   good = good && functions_->architectures(architectures_.data()) == 0;
-  if (!good || count == 0) throw DeviceError("cuda: libnvrtc must tell what it can compile for, got nothing", where);
+  if (!good || count == 0) throw DeviceError("libnvrtc must tell what it can compile for, got nothing", where);
 }
 
 bool Nvrtc::knows(int architecture) const {

@@ -1,8 +1,8 @@
 #include "reel/backends/cuda/status.h"
 
 #include <atomic>
-#include <string>
 
+#include "reel/core/device.h"
 #include "reel/core/error.h"
 
 namespace reel::cuda {
@@ -32,14 +32,16 @@ bool is_sticky(cudaError_t status) {
   }
 }
 
-std::string name_of_used() { return used < 0 ? "cuda" : "cuda:" + std::to_string(used); }
+// A thread that has chosen none works on the first.
+std::string told(const std::string& what) { return Device::cuda(used < 0 ? 0 : used).name() + ": " + what; }
+
+std::string failed(const char* call, const std::string& got) { return std::string(call) + " must succeed, got " + got; }
 
 void check_usable() {
   if (used < 0) return;
   if (const std::string* text = broken[used].load(std::memory_order_acquire)) [[unlikely]]
     throw DeviceError(
-        name_of_used() +
-        ": the GPU must be usable, but an earlier error left it unusable until the program ends: " + *text);
+        told("the GPU must be usable, but an earlier error left it unusable until the program ends: " + *text));
 }
 
 }  // namespace
@@ -61,13 +63,18 @@ void check(cudaError_t status, const char* call) {
     return;
   check_usable();
   const std::string text =
-      std::string(call) + " must succeed, got " + cudaGetErrorName(status) + " (" + cudaGetErrorString(status) + ")";
+      failed(call, std::string(cudaGetErrorName(status)) + " (" + cudaGetErrorString(status) + ")");
   cudaGetLastError();  // else the next launch would tell it once more
   if (is_sticky(status) && used >= 0) {
     const std::string* none = nullptr;
     broken[used].compare_exchange_strong(none, new std::string(text), std::memory_order_acq_rel);
   }
-  throw DeviceError(name_of_used() + ": " + text);
+  throw DeviceError(told(text));
+}
+
+void throw_failed(const char* call, const std::string& got) {
+  check_usable();
+  throw DeviceError(told(failed(call, got)));
 }
 
 }  // namespace reel::cuda

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime.h>
 
+#include <string>
+
 namespace reel::cuda {
 
 inline constexpr int kMostGpus = 128;
@@ -14,5 +16,8 @@ void use_gpu(int index);
 /// thread uses. After an error that leaves a GPU unusable for this process, every later call to it throws too and says
 /// which error that was.
 void check(cudaError_t status, const char* call);
+
+/// Throws DeviceError "cuda:<index>: <call> must succeed, got <got>", for libraries whose statuses are their own.
+[[noreturn]] void throw_failed(const char* call, const std::string& got);
 
 }  // namespace reel::cuda

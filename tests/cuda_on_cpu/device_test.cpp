@@ -62,6 +62,15 @@ TEST(CudaIndices, ABadOneIsToldWhenTheHostWaits) {
   EXPECT_EQ(sum(embedding(table, good)).item(), 9);  // the GPU works on
 }
 
+// Of the last few thousand checks it is known which op they were of.
+TEST(CudaIndices, ABadOneOfLongAgoIsToldWithItsGpu) {
+  const Tensor table = ones({4, 3}, {.device = kCuda});
+  const Tensor good = to(from_vector<std::int64_t>({1}, {1}), kCuda);
+  embedding(table, to(from_vector<std::int64_t>({2, 9}, {2}), kCuda));
+  for (int i = 0; i < 4096; ++i) embedding(table, good);
+  EXPECT_THROW_WITH(synchronize(kCuda), IndexError, "cuda:0: indices must be in range, got 9 at position 1");
+}
+
 TEST(CudaIndices, SynchronizeWaitsAndTells) {
   const Tensor table = ones({4, 3}, {.device = kCuda});
   synchronize(kCuda);

@@ -22,6 +22,8 @@ void set_schedule(Schedule schedule, std::uint64_t seed = 1);
 
 /// How often one fiber has given way to another.
 std::uint64_t switches();
+/// How many kernels, copies and calls of libraries, allocations included, streams have been given.
+std::uint64_t work();
 /// How often the host has waited for a stream.
 std::int64_t waits();
 
@@ -67,6 +69,9 @@ class OnDevice {
 
 /// The n-th call of the runtime from now on fails with `error` (n = 1: the next one); 0: none does.
 void fail_call(std::int64_t n, cudaError_t error = cudaErrorUnknown);
+/// A call of a library of the device, which OnDevice stands in for. It counts as one of the runtime, and as work that the stream is
+/// given. False if it is the one that fails.
+bool library_call(cudaStream_t stream);
 /// Whether it came to that.
 bool call_failed();
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "reel/tests/cuda_on_cpu/executor.h"
+#include "reel/tests/cuda_on_cpu/report.h"
 
 namespace cuda_on_cpu {
 namespace {
@@ -75,15 +75,6 @@ class Devices : public testing::Test {
     cudaMemcpyAsync(&value, block, sizeof value, cudaMemcpyDeviceToHost, devices_[device].stream);
     cudaStreamSynchronize(devices_[device].stream);
     return value;
-  }
-  template <class F>
-  std::string report(F f) {
-    try {
-      f();
-    } catch (const Fault& fault) {
-      return fault.what();
-    }
-    return "nothing was reported";
   }
 
   Device devices_[2];

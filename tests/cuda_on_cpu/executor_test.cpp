@@ -9,6 +9,8 @@
 #include <cstring>
 #include <vector>
 
+#include "reel/tests/cuda_on_cpu/report.h"
+
 namespace cuda_on_cpu {
 namespace {
 
@@ -121,16 +123,6 @@ class Executor : public testing::Test {
     config.dynamicSmemBytes = 256;
     config.stream = stream_;
     ASSERT_EQ(cudaLaunchKernelEx(&config, kernel, arguments...), cudaSuccess);
-  }
-  // The report of what f does.
-  template <class F>
-  std::string report(F f) {
-    try {
-      f();
-    } catch (const Fault& fault) {
-      return fault.what();
-    }
-    return "nothing was reported";
   }
 
   cudaStream_t stream_ = nullptr;

@@ -4,6 +4,7 @@
 
 #include <Eigen/Core>
 
+#include "reel/backends/cuda/status.h"
 #include "reel/tests/cuda_on_cpu/executor.h"
 
 namespace reel::cuda {
@@ -58,6 +59,7 @@ bool fuses_bias(DType dtype) { return dtype != DType::f64; }
 
 void multiply(const Context& context, const Product& product) {
   context.use();
+  if (!cuda_on_cpu::library_call(context.stream())) throw_failed("cublasLtMatmul", "CUBLAS_STATUS_EXECUTION_FAILED");
   const cuda_on_cpu::OnDevice on_device;
   if (product.dtype == DType::bf16) multiply_half<bfloat16>(product);
   else if (product.dtype == DType::f16) multiply_half<float16>(product);

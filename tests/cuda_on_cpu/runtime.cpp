@@ -108,6 +108,13 @@ void fail_call(std::int64_t n, cudaError_t error) {
   r.failure = error;
   r.failed = false;
 }
+bool library_call(cudaStream_t stream) { return detail::put_kernel(stream) == cudaSuccess; }
+std::uint64_t work() {
+  const std::lock_guard lock(runtime().mutex);
+  std::uint64_t sum = 0;
+  for (const Stream* stream : runtime().streams) sum += stream->pieces;
+  return sum;
+}
 bool call_failed() { return runtime().failed; }
 
 void set_device_count(int count) { runtime().count = count; }
