@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -52,13 +53,25 @@ bool has_infinity(const NamedOperand& operand) {
   return std::any_of(values.begin(), values.end(), [](double value) { return std::isinf(value); });
 }
 
+/// Of nothing: the infinity of a largest or least element among none is a value that was agreed on.
+bool is_of_nothing(const Computed& computed) {
+  bool empty = false;
+  for (const NamedOperand& operand : computed.operands) {
+    if (!operand.tensor.defined()) continue;
+    if (operand.tensor.size() > 0) return false;
+    empty = true;
+  }
+  return empty;
+}
+
 bool gives_infinity(const Computed& computed) {
-  return std::any_of(computed.operands.begin(), computed.operands.end(), has_infinity) ||
+  return is_of_nothing(computed) || std::any_of(computed.operands.begin(), computed.operands.end(), has_infinity) ||
          std::any_of(computed.numbers.begin(), computed.numbers.end(),
                      [](double number) { return std::isinf(number); });
 }
 
-/// Throws if the values have a NaN, or an infinity that none of the operands has: one that was given may be a mask.
+/// Throws if the values have a NaN, or an infinity that none of the operands has: one that was given may be a mask. What
+/// sequences without rows give is told by the op (ops/offsets.h).
 void judge(const Computed& computed) {
   const std::vector<double> values = computed.x.to_vector<double>();
   auto bad = std::find_if(values.begin(), values.end(), [](double value) { return std::isnan(value); });
@@ -86,7 +99,7 @@ void judge(const Computed& computed) {
 // --- on a GPU ---------------------------------------------------------------------------------------------------------
 
 // Without the cost of reaching what has to be constructed.
-thread_local constinit bool any_unread = false;
+thread_local constinit bool any_unread = false, any_late = false;
 
 /// What a GPU has computed and nobody has looked at: the least and the largest element of each go to a list there, which is
 /// read once for all.
@@ -114,11 +127,23 @@ class Unread {
 
   void read() { tell(taken(), ranges_); }
 
-  /// Nothing is left, on the GPU either.
-  void end(bool silently) {
+  /// Nothing is left, on the GPU either. What would be told is kept.
+  void end(bool silently) noexcept {
     const std::vector<Computed> all = taken();
     const Tensor ranges[] = {std::exchange(ranges_[0], {}), std::exchange(ranges_[1], {})};
-    if (!silently) tell(all, ranges);
+    if (silently) return;
+    try {
+      tell(all, ranges);
+    } catch (...) {
+      if (!any_late) late_ = std::current_exception();
+      any_late = true;
+    }
+  }
+
+  /// Throws what has been kept.
+  void tell_late() {
+    any_late = false;
+    std::rethrow_exception(std::exchange(late_, nullptr));
   }
 
  private:
@@ -150,6 +175,7 @@ class Unread {
   static constexpr std::int64_t kMost = 4096;
   std::vector<Computed> all_;
   Tensor ranges_[2];  // f32 and f64, [kMost, 2]: of all_[i] in one of them
+  std::exception_ptr late_;
 };
 
 Unread& unread() {
@@ -171,10 +197,22 @@ void check_unread() {
   if (any_unread) unread().read();
 }
 void check_unread_after_wait() {
+  check_told_late();
   if (any_unread && !thread_tape.list->is_sweeping()) [[unlikely]]
     unread().read();
 }
-void end_unread(bool silently) { unread().end(silently); }
+void end_unread(bool silently) noexcept { unread().end(silently); }
+void check_told_late() {
+  if (any_late && !thread_tape.list->is_sweeping()) [[unlikely]]
+    unread().tell_late();
+}
+
+std::int8_t given_infinity() {
+  if (const GivenNumbers* given = GivenNumbers::current())
+    for (const Scalar& number : *given)
+      if (const double value = number.as<double>(); std::isinf(value)) return value > 0 ? 1 : -1;
+  return 0;
+}
 
 void check_results(const char* op, const Tensor* const* inputs, std::size_t input_count, const Tensor* const* outputs,
                    std::size_t output_count, SourceLocation where) {

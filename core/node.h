@@ -80,6 +80,7 @@ struct Node {
   std::int64_t slot;                                   // of its first output
   std::int32_t edge_count, saved_count, output_count;  // a stack of a million tensors is one op
   bool released;
+  std::int8_t infinity = 0;  // 1 or -1: it was computed with this one, given as a number (check_finite)
 };
 
 /// Where in its list a tape began.

@@ -56,6 +56,7 @@ NodeList* NodeList::acquire() {
 
 void NodeList::give_back(NodeList* list) {
   list->clear();
+  list->ended_out_of_order = false;
   list->owner_.store(nullptr, std::memory_order_relaxed);
   const std::lock_guard lock(pool().mutex);
   pool().lists.push_back(list);
@@ -198,6 +199,7 @@ Node* begin_node(const char* op, SourceLocation where, const Tensor* const* inpu
   list->append(node, outputs);
   node.op = op;
   node.where = where;
+  if (thread_tape.strict) node.infinity = given_infinity();
   for (std::size_t i = 0; i < input_count; ++i)
     if (node.edges[i].tensor != nullptr) retain(node.edges[i].tensor);
   NodeList::save(node, saved);

@@ -77,6 +77,7 @@ class NodeList {
   bool is_outermost_sweep() const { return sweeps_ == 1; }
 
   int live_tapes = 0;
+  bool ended_out_of_order = false;  // a tape, before one that began after it; until all have ended
 
  private:
   NodeList() = default;
@@ -134,11 +135,15 @@ void check_finite(Computed computed);
 void check_unread();
 /// The same where somebody has waited for the GPU anyway; but not inside a sweep, which has a word of its own at its end.
 void check_unread_after_wait();
-/// The tape ends: the same, or nothing is told.
-void end_unread(bool silently);
+/// The tape ends: what there is to tell is kept for check_told_late and those above, or forgotten.
+void end_unread(bool silently) noexcept;
+/// Throws what a tape left when it ended; but not inside a sweep.
+void check_told_late();
 /// "op (recorded at file:line)"
 std::string described(const char* op, SourceLocation recorded);
 inline std::string described(const Node& node) { return described(node.op, node.where); }
+/// The sign of the first infinity among the numbers that are given (core/given_numbers.h), 0 if there is none.
+std::int8_t given_infinity();
 /// check_finite for an op's results.
 void check_results(const char* op, const Tensor* const* inputs, std::size_t input_count, const Tensor* const* outputs,
                    std::size_t output_count, SourceLocation where);

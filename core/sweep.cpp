@@ -1,5 +1,6 @@
 #include "reel/core/sweep.h"
 
+#include <cmath>
 #include <cstring>
 #include <new>
 #include <string>
@@ -220,6 +221,8 @@ void Sweep::check_gradients(const Node& node) {
     retain(saved);
     operands.push_back({"saved", Tensor(saved)});
   }
+  std::vector<double> numbers;
+  if (node.infinity != 0) numbers.push_back(node.infinity * INFINITY);
   for (int e = 0; e < node.edge_count; ++e) {
     if (!needs(node.edges[e])) continue;
     Tensor dx;
@@ -229,7 +232,7 @@ void Sweep::check_gradients(const Node& node) {
       dx = sink(*node.edges[e].tensor->parameter).destination(*node.edges[e].tensor->parameter).dx;
     }
     if (!dx.defined()) continue;
-    check_finite({dx, node.op, "the gradient of input " + std::to_string(e), operands, {}, {}, true, node.where});
+    check_finite({dx, node.op, "the gradient of input " + std::to_string(e), operands, numbers, {}, true, node.where});
   }
 }
 

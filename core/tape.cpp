@@ -52,9 +52,14 @@ Tensor ones_for(const char* call, const Tensor& y, SourceLocation where) {
   return dy;
 }
 
-void require_own_thread(const char* call, const NodeList& list, SourceLocation where) {
+void require_usable(const char* call, const NodeList& list, SourceLocation where) {
   if (!list.belongs_to_this_thread())
     throw Error(std::string(call) + ": a tape must be used in the thread that made it, got another", where);
+  if (list.ended_out_of_order)
+    throw Error(std::string(call) +
+                    ": tapes must end in the reverse order of their beginning, got one that ended before another "
+                    "that began after it; nothing was recorded since",
+                where);
 }
 
 }  // namespace
@@ -62,25 +67,29 @@ void require_own_thread(const char* call, const NodeList& list, SourceLocation w
 Tape::Tape(TapeOptions options) : exceptions_(options.check_finite ? std::uncaught_exceptions() : 0) {
   if (thread_tape.list == nullptr) thread_tape.list = thread_list();
   NodeList& list = *thread_tape.list;
+  detail::check_told_late();
   mark_ = {&list, list.node_count(), list.slot_end(), list.live_tapes++, thread_tape.recording, thread_tape.strict};
   thread_tape.recording = true;
   thread_tape.strict = thread_tape.strict || options.check_finite;
 }
 
-Tape::~Tape() noexcept(false) {
+Tape::~Tape() {
   const bool last_strict = thread_tape.strict && !mark_.outer_strict;
   thread_tape.recording = mark_.outer_recording;
   thread_tape.strict = mark_.outer_strict;
-  if (--mark_.list->live_tapes == 0) {
-    thread_tape.recording = thread_tape.strict = false;  // also if tapes did not end in the reverse order
-    mark_.list->clear();
+  NodeList& list = *mark_.list;
+  --list.live_tapes;
+  if (list.live_tapes != mark_.depth) list.ended_out_of_order = true;
+  if (list.live_tapes == 0) {
+    thread_tape.recording = thread_tape.strict = list.ended_out_of_order = false;
+    list.clear();
   }
   if (!last_strict) return;
-  detail::end_unread(std::uncaught_exceptions() > exceptions_ || mark_.list->is_sweeping());
+  detail::end_unread(std::uncaught_exceptions() > exceptions_);
 }
 
 void Tape::watch(const Tensor& x, SourceLocation where) {
-  require_own_thread("watch", *mark_.list, where);
+  require_usable("watch", *mark_.list, where);
   if (!x.defined()) throw Error("watch: the tensor is undefined", where);
   if (!is_floating(x.dtype()))
     throw DTypeError(std::string("watch: only f32 and f64 tensors have gradients, got ") + name_of(x.dtype()), where);
@@ -98,7 +107,7 @@ void Tape::backward(const Tensor& y, SweepOptions options, SourceLocation where)
 }
 
 void Tape::backward(const Tensor& y, const Tensor& dy, SweepOptions options, SourceLocation where) {
-  require_own_thread("backward", *mark_.list, where);
+  require_usable("backward", *mark_.list, where);
   detail::now_running("backward", where);
   detail::check_start("backward", y, dy, where);
   const SweepScope scope(mark_.outer_recording);
@@ -113,7 +122,7 @@ Tensors Tape::gradient(const Tensor& y, const Tensors& xs, SweepOptions options,
 
 Tensors Tape::gradient(const Tensor& y, const Tensor& dy, const Tensors& xs, SweepOptions options,
                        SourceLocation where) {
-  require_own_thread("gradient", *mark_.list, where);
+  require_usable("gradient", *mark_.list, where);
   detail::now_running("gradient", where);
   detail::check_start("gradient", y, dy, where);
   const SweepScope scope(mark_.outer_recording);
@@ -146,6 +155,7 @@ void check_start(const char* call, const Tensor& y, const Tensor& dy, SourceLoca
 }
 
 void check_record(const char* op, const Tensors& inputs, const Tensors& outputs, bool takes_one, SourceLocation where) {
+  if (*op == '\0') throw Error("record: the op must have a name for errors to tell, got an empty one", where);
   if (takes_one && outputs.size() != 1)
     throw Error(std::string(op) + ": record of " + std::to_string(outputs.size()) +
                     " outputs needs a callback that takes their gradients, const Tensors& dys, got one for a single dy",

@@ -14,10 +14,10 @@
 namespace reel {
 
 struct TapeOptions {
-  /// Throw at the first recorded op that makes a NaN or an infinity, forward or backward. On a GPU nothing waits for that:
-  /// it is told where the program waits anyway (item(), to_vector(), synchronize(), the end of a sweep), at the latest
-  /// where the tape ends. So the destructor may throw then (a std::optional<Tape> lets nothing pass: there read first);
-  /// it does not while another exception passes, nor from within a sweep.
+  /// Throw at the first recorded op that makes a NaN or an infinity, forward or backward, of what it was given. On a GPU
+  /// nothing waits for that: it is told where the program waits anyway (item(), to_vector(), synchronize(), the end of a
+  /// sweep). A tape that ends before anything did waits once; what it finds is thrown by the next such call of the thread,
+  /// or by its next Tape, for a destructor must not throw. While another exception passes nothing is kept.
   bool check_finite = false;
 };
 
@@ -28,11 +28,13 @@ struct SweepOptions {
 
 /// While a Tape is alive, ops on what depends on trainable parameters or watched tensors are recorded in this thread. Tapes
 /// nest: an op is recorded once, and an inner tape sees what was recorded since it began. Ends with its scope. For one
-/// thread: in any other, watch, backward and gradient throw Error.
+/// thread: in any other, watch, backward and gradient throw Error. They do so too once a tape has ended before one that
+/// began after it (as std::optional<Tape> lets it), until all have ended.
 class REEL_API Tape {
  public:
+  /// Throws what a tape with check_finite has left to tell.
   explicit Tape(TapeOptions options = {});
-  ~Tape() noexcept(false);
+  ~Tape();
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
   static void* operator new(std::size_t) =

@@ -9,6 +9,8 @@
 #include <iostream>
 #include <map>
 
+#include "reel/examples/arguments.h"
+
 using namespace reel;
 
 // The energy of each of the charges x [n, 3]: half the sum of 1 / distance to the others; [n].
@@ -99,8 +101,9 @@ int main(int argc, char** argv) {
   double excess = 1e9;
   app.add_option("--electrons", electrons, "how many")->check(CLI::Range(2, 100000))->capture_default_str();
   app.add_option("--steps", steps, "of Adam")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
-  app.add_option("--seed", seed, "of the places at the start")->capture_default_str();
-  app.add_option("--require-excess", excess, "exit with 1 if the energy is above the lowest known by more than this");
+  app.add_option("--seed", seed, "of the places at the start")->check(example::seed())->capture_default_str();
+  app.add_option("--require-excess", excess, "exit with 1 if the energy is above the lowest known by more than this")
+      ->check(example::positive());
   CLI11_PARSE(app, argc, argv);
 
   try {
@@ -117,7 +120,7 @@ int main(int argc, char** argv) {
               << '\n';
     return 1;
   } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
+    std::cerr << "custom_cuda_op: " << error.what() << '\n';
     return 2;
   }
 }

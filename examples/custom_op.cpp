@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <iostream>
 
+#include "reel/examples/arguments.h"
+
 using namespace reel;
 
 // Of ops: y = (1 - x^2) exp(-x^2 / 2), and what takes a gradient dy back to x. Differentiable as often as one likes.
@@ -72,7 +74,7 @@ int main(int argc, char** argv) {
   std::int64_t steps = 4000;
   double most = 1;
   app.add_option("--steps", steps, "of training")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
-  app.add_option("--require-error", most, "exit with 1 if the net's error is above this");
+  app.add_option("--require-error", most, "exit with 1 if the net's error is above this")->check(example::positive());
   CLI11_PARSE(app, argc, argv);
 
   try {
@@ -87,7 +89,7 @@ int main(int argc, char** argv) {
     std::cerr << "custom_op: an error of at most " << most << " is required, got " << error << '\n';
     return 1;
   } catch (const std::exception& error) {
-    std::cerr << error.what() << '\n';
+    std::cerr << "custom_op: " << error.what() << '\n';
     return 2;
   }
 }

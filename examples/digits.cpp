@@ -5,10 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <sstream>
 #include <stdexcept>
+
+#include "reel/examples/arguments.h"
 
 using namespace reel;
 
@@ -38,9 +39,9 @@ struct Settings {
         ->capture_default_str();
     app.add_option("--batch", batch, "images per step")->check(CLI::Range(1, 1'000'000))->capture_default_str();
     app.add_option("--rate", rate, "learning rate at the start; it falls to 0 as a cosine")
-        ->check(CLI::Range(0.0, 100.0))
+        ->check(example::positive())
         ->capture_default_str();
-    app.add_option("--seed", seed, "of weights and shuffling")->capture_default_str();
+    app.add_option("--seed", seed, "of weights and shuffling")->check(example::seed())->capture_default_str();
     app.add_option("--threads", threads, "CPU threads; 0: as many as cores")
         ->check(CLI::Range(0, 1024))
         ->capture_default_str();
@@ -48,7 +49,8 @@ struct Settings {
     app.add_option("--resume", resume, "digits.safetensors of a run with the same options that was stopped");
     app.add_option("--output", output, "folder for digits.safetensors and digits.svg")->capture_default_str();
     app.add_option("--stop", stop, "stop after so many steps, to resume later")->check(CLI::Range(0, 1'000'000'000));
-    app.add_option("--require-accuracy", required, "exit with 1 if the accuracy is below so many per cent");
+    app.add_option("--require-accuracy", required, "exit with 1 if the accuracy is below so many per cent")
+        ->check(example::positive());
   }
 };
 
@@ -128,7 +130,7 @@ void draw(const Tensor& history, const std::string& path) {
 
 int train(const Settings& settings) {
   const std::string file = settings.output + "/digits.safetensors";
-  std::filesystem::create_directories(settings.output);
+  example::make_folder(settings.output);
   if (settings.threads > 0) set_num_threads(settings.threads);
 
   manual_seed(settings.seed);

@@ -6,8 +6,9 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
+
+#include "reel/examples/arguments.h"
 
 using namespace reel;
 
@@ -100,18 +101,18 @@ int main(int argc, char** argv) {
   nn::NutsOptions options{.target_accept = 0.95, .seed = 1};
   std::string output = ".";
   CLI::App app("Draws from the posterior of the eight schools.");
-  app.add_option("--chains", options.chains, "chains")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
+  app.add_option("--chains", options.chains, "chains")->check(CLI::Range(1, 1000))->capture_default_str();
   app.add_option("--warmup", options.warmup, "iterations of each chain that adapt the sampler")
-      ->check(CLI::Range(0, 1'000'000'000))
+      ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   app.add_option("--draws", options.draws, "draws of each chain")
       ->check(CLI::Range(4, 1'000'000))
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "of the random numbers")->capture_default_str();
+  app.add_option("--seed", options.seed, "of the random numbers")->check(example::seed())->capture_default_str();
   app.add_option("--output", output, "folder for the pictures")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
-    std::filesystem::create_directories(output);
+    example::make_folder(output);
     const nn::Draws raw = nn::nuts(Model(), 2 + kSchools, options);
     const nn::Draws draws = raw.transformed(kQuantities, quantities);
     const int wrong = compare(draws);

@@ -9,9 +9,10 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <iostream>
 #include <numbers>
+
+#include "reel/examples/arguments.h"
 
 using namespace reel;
 
@@ -93,18 +94,20 @@ int main(int argc, char** argv) {
   app.add_option("--steps", steps, "steps of the optimiser")
       ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
-  app.add_option("--points", points, "random points per step")
-      ->check(CLI::Range(1, 1'000'000'000))
+  app.add_option("--points", points, "random points per step")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  app.add_option("--rate", rate, "learning rate at the start; it falls to 0 as a cosine")
+      ->check(example::positive())
       ->capture_default_str();
-  app.add_option("--rate", rate, "learning rate at the start; it falls to 0 as a cosine")->capture_default_str();
-  app.add_option("--seed", seed, "of weights and points")->capture_default_str();
+  app.add_option("--seed", seed, "of weights and points")->check(example::seed())->capture_default_str();
   app.add_option("--output", output, "folder for pinn.svg")->capture_default_str();
-  app.add_option("--require-error", required, "exit with 1 if the relative L2 error is above this");
-  app.add_option("--require-seconds", most_seconds, "exit with 1 if it takes longer than this");
+  app.add_option("--require-error", required, "exit with 1 if the relative L2 error is above this")
+      ->check(example::positive());
+  app.add_option("--require-seconds", most_seconds, "exit with 1 if it takes longer than this")
+      ->check(example::positive());
   CLI11_PARSE(app, argc, argv);
   try {
     const auto begin = std::chrono::steady_clock::now();
-    std::filesystem::create_directories(output);
+    example::make_folder(output);
     manual_seed(seed);
     Net u;
     nn::Adam adam(u.parameters(), {.lr = nn::schedule::cosine(rate, steps)});

@@ -101,18 +101,34 @@ std::int64_t times(const char* op, std::int64_t a, std::int64_t b, SourceLocatio
   return product;
 }
 
-Shape broadcast(const char* op, const Shape& a, const Shape& b, SourceLocation where) {
+bool broadcasts(const Shape& a, const Shape& b, Shape& result) {
   const int rank = a.rank() > b.rank() ? a.rank() : b.rank();
-  Shape result;
+  result = {};
   for (int i = 0; i < rank; ++i) {
     const int in_a = i - (rank - a.rank()), in_b = i - (rank - b.rank());
     const std::int64_t x = in_a < 0 ? 1 : a[in_a], y = in_b < 0 ? 1 : b[in_b];
-    if (x != y && x != 1 && y != 1)
-      throw ShapeError(std::string(op) + ": shapes must be equal or broadcast, got " + a.str() + " and " + b.str(),
-                       where);
+    if (x != y && x != 1 && y != 1) return false;
     result.push_back(x == 1 ? y : x);
   }
+  return true;
+}
+
+Shape broadcast(const char* op, const Shape& a, const Shape& b, SourceLocation where) {
+  Shape result;
+  if (!broadcasts(a, b, result))
+    throw ShapeError(std::string(op) + ": shapes must be equal or broadcast, got " + a.str() + " and " + b.str(),
+                     where);
   return result;
+}
+
+Shape broadcast(const char* op, const Shape& a, const Shape& b, const char* what, std::span<const Shape> given,
+                SourceLocation where) {
+  Shape result;
+  if (broadcasts(a, b, result)) return result;
+  std::string text = prefix(op, what) + " must be equal or broadcast, got ";
+  for (std::size_t i = 0; i < given.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < given.size() ? ", " : " and ") + given[i].str();
+  throw ShapeError(text, where);
 }
 
 }  // namespace check

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 
 #include "reel/core/error.h"
@@ -37,6 +38,11 @@ std::int64_t plus(const char* op, std::int64_t a, std::int64_t b, SourceLocation
 std::int64_t times(const char* op, std::int64_t a, std::int64_t b, SourceLocation where);
 /// The shape that both broadcast to, as numpy does it; ShapeError if there is none.
 Shape broadcast(const char* op, const Shape& a, const Shape& b, SourceLocation where);
+/// False if there is none.
+bool broadcasts(const Shape& a, const Shape& b, Shape& result);
+/// broadcast(), where a and b are parts (`what`) of what the user gave, or were made of it: those shapes are told.
+Shape broadcast(const char* op, const Shape& a, const Shape& b, const char* what, std::span<const Shape> given,
+                SourceLocation where);
 
 }  // namespace reel::check
 

@@ -209,8 +209,9 @@ using CpuLoop = std::function<void(DType real, const CpuContext& cpu, Inputs in,
 class REEL_API CustomOp {
  public:
   static constexpr bool kTakesLine = true;  // a call may end with the user's line (core/call_at.h)
-  /// `check`: see check().
-  explicit CustomOp(std::string name, bool check = detail::kCheckCustomOps);
+  /// `check`: see check(). Throws Error if the name is empty.
+  explicit CustomOp(std::string name, bool check = detail::kCheckCustomOps,
+                    SourceLocation where = SourceLocation::current());
 
   /// The loop for tensors on the CPU: f(const CpuContext&, Inputs, Outputs), or a template of the floating type,
   /// []<class T>(const CpuContext&, Inputs, Outputs), which is called for float and for double.
@@ -229,7 +230,7 @@ class REEL_API CustomOp {
   ///   size(s), inputs..., outputs..., numbers...
   /// sizes as by_element, by_row, ... say, long long; a tensor as a pointer to its contiguous elements, an input that is a
   /// Ragged as two: values and long long offsets [n + 1]; numbers as double or long long. A kernel with other parameters
-  /// does not compile.
+  /// does not compile. Throws Error, here and below, if one of the two strings is empty.
   CustomOp&& cuda(std::string file, std::string kernel, SourceLocation where = SourceLocation::current()) &&;
   /// The same, of a source text.
   CustomOp&& cuda_source(std::string text, std::string kernel, SourceLocation where = SourceLocation::current()) &&;

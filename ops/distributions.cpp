@@ -37,8 +37,17 @@ Tensor parameter(const char* op, const char* name, const Arg& x) {
 Tensor checked(const char* op, const Tensor& value, std::initializer_list<const Tensor*> parameters,
                SourceLocation where) {
   check::defined(op, "value", value, where);
-  Shape shape = value.shape();
-  for (const Tensor* p : parameters) shape = check::broadcast(op, shape, p->shape(), where);
+  Shape shape = value.shape(), given[4] = {shape};
+  std::size_t count = 1;
+  for (const Tensor* p : parameters) {
+    given[count++] = p->shape();
+    if (p->rank() > 0 && value.rank() > 0 && !(p->device() == value.device()))
+      throw DeviceError(std::string(op) + ": value and parameters must be on one device, got " + value.device().name() +
+                            " and " + p->device().name(),
+                        where);
+  }
+  for (std::size_t i = 1; i < count; ++i)
+    shape = check::broadcast(op, shape, given[i], "shapes of value and parameters", {given, count}, where);
   return is_floating(value.dtype()) ? value : cast(value, (*parameters.begin())->dtype());
 }
 
@@ -235,9 +244,12 @@ Tensor Categorical::log_prob(const Tensor& value, SourceLocation where) const {
   check::index("Categorical", "value", value, where);
   const std::int64_t classes = logits.shape().back();
   const Shape rows = Shape::of(logits.shape().begin(), logits.rank() - 1);
-  const Shape shape = check::broadcast("Categorical", rows, value.shape(), where);
+  const Shape given[] = {logits.shape(), value.shape()};
+  const Shape shape =
+      check::broadcast("Categorical", rows, value.shape(), "logits without its last axis and value", given, where);
   const Tensor flat = reshape(expand(logits, Draws::with(shape, {classes})), {shape.size(), classes});
   const Tensor index = reshape(expand(value, shape), {shape.size()});
+  backend(index.device()).check_indices(detail::packed(index).array(), classes, nullptr, "Categorical", where);
   const CrossEntropyOptions options{.reduction = Reduction::none, .ignore = std::numeric_limits<std::int64_t>::min()};
   return neg(reshape(cross_entropy(flat, index, options), shape));
 }
@@ -291,7 +303,9 @@ Tensor LKJCholesky::log_prob(const Tensor& value, SourceLocation where) const {
     throw ShapeError("LKJCholesky: value must have shape [..., " + std::to_string(dim) + ", " + std::to_string(dim) +
                          "], got " + value.shape().str(),
                      where);
-  check::broadcast("LKJCholesky", Shape::of(value.shape().begin(), r - 2), concentration.shape(), where);
+  const Shape given[] = {value.shape(), concentration.shape()};
+  check::broadcast("LKJCholesky", Shape::of(value.shape().begin(), r - 2), concentration.shape(),
+                   "value without its last two axes and concentration", given, where);
   const double n = static_cast<double>(dim);
   // A number alone, which is f64 on the CPU, decides neither the result's type nor its device.
   const Tensor shape =

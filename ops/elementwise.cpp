@@ -61,8 +61,9 @@ Tensor choose(const Tensor& condition, const Arg& a, const Arg& b, SourceLocatio
                             x->tensor().device().name(),
                         location);
   const DType dtype = detail::promoted(a, b);
-  const Shape shape = check::broadcast("where", condition.shape(),
-                                       check::broadcast("where", shape_of(a), shape_of(b), location), location);
+  const Shape given[] = {condition.shape(), shape_of(a), shape_of(b)};
+  const Shape sides = check::broadcast("where", given[1], given[2], "shapes", given, location);
+  const Shape shape = check::broadcast("where", given[0], sides, "shapes", given, location);
   const Tensor left = side(a, dtype, condition.device()), right = side(b, dtype, condition.device());
   if (!is_floating(dtype)) return choose_integers(detail::broadcast_view(condition, shape), left, right);
   const Tensor mask = detail::broadcast_view(untaped([&] { return cast(condition, dtype); }), shape);

@@ -36,7 +36,8 @@ Shape check_sides(const char* op, const Tensor& a, const Tensor& b, SourceLocati
     throw ShapeError(std::string(op) + ": b must have shape [..., " + std::to_string(n) + ", k] for a of shape " +
                          a.shape().str() + ", got " + b.shape().str(),
                      where);
-  return check::broadcast(op, batch_of(a.shape()), batch_of(b.shape()), where);
+  const Shape given[] = {a.shape(), b.shape()};
+  return check::broadcast(op, batch_of(a.shape()), batch_of(b.shape()), "the axes before the last two", given, where);
 }
 
 // "a matrix", or "matrix [3, 0]" of a batch.
@@ -156,7 +157,11 @@ Tensor inverse(const Tensor& a, SourceLocation where) {
 
 Tensor solve(const Tensor& a, const Tensor& b, SourceLocation where) {
   check::defined("solve", "b", b, where);
-  if (b.rank() == 1) return squeeze(solve(a, unsqueeze(b, 1), where), -1);
+  if (b.rank() == 1) {
+    check_square("solve", a, where);
+    check::shape("solve", "b, if a vector,", b, {a.shape().back()}, where);
+    return squeeze(solve(a, unsqueeze(b, 1), where), -1);
+  }
   check_sides("solve", a, b, where);
   const Tensor x = untaped([&] {
     const Tensor right = checked_inverse("solve", a, where), first = matmul(right, b);

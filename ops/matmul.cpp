@@ -101,20 +101,50 @@ Tensor multiplied(const Tensor& a, const Tensor& b, const Shape& batch) {
   return c;
 }
 
-Tensor product(const Tensor& a, const Tensor& b, const char* op, SourceLocation where) {
-  if (a.shape()[a.rank() - 1] != b.shape()[b.rank() - 2])
-    throw ShapeError(std::string(op) + ": the last axis of a must be as long as the last but one of b, got shapes " +
-                         a.shape().str() + " and " + b.shape().str(),
+// What the user gave, whose axes may have been added to or exchanged since.
+struct Given {
+  const Tensor &a, &b;
+  MatmulOptions options = {};
+
+  [[noreturn]] void refuse(const char* required, SourceLocation where) const {
+    const auto text = [](const Tensor& x, bool transposed) {
+      return x.shape().str() + (transposed ? " transposed" : "");
+    };
+    throw ShapeError(std::string("matmul: ") + required + ", got shapes " + text(a, options.transpose_a) + " and " +
+                         text(b, options.transpose_b),
                      where);
-  const Shape batch = check::broadcast(op, batch_of(a.shape()), batch_of(b.shape()), where);
+  }
+};
+
+Tensor product(const Tensor& a, const Tensor& b, const Given& given, SourceLocation where) {
+  if (a.shape()[a.rank() - 1] != b.shape()[b.rank() - 2])
+    given.refuse(given.b.rank() == 1 ? "the last axis of a must be as long as b"
+                                     : "the last axis of a must be as long as the last but one of b",
+                 where);
+  Shape batch;
+  if (!check::broadcasts(batch_of(a.shape()), batch_of(b.shape()), batch))
+    given.refuse("the axes before the last two must be equal or broadcast", where);
   Tensor c = multiplied(a, b, batch);
   if (taping())
-    record_op(op, where, {&a, &b}, c, {&a, &b}, [a, b](Gradients& g) {
+    record_op("matmul", where, {&a, &b}, c, {&a, &b}, [a, b](Gradients& g) {
       const Tensor& dc = g.dy();
       if (g.needs(0)) g.add(0, detail::sum_to(matmul(dc, transpose(b)), a.shape()));
       if (g.needs(1)) g.add(1, detail::sum_to(matmul(transpose(a), dc), b.shape()));
     });
   return c;
+}
+
+// Of any rank.
+Tensor product_of(const Tensor& a, const Tensor& b, const Given& given, SourceLocation where) {
+  check::floating_or_half("matmul", "a", a, where);
+  check::like("matmul", "b", b, "a", a, where);
+  if (a.rank() == 0 || b.rank() == 0) given.refuse("both operands must have at least one axis", where);
+  if (a.rank() == 1) {
+    const Tensor row = product_of(unsqueeze(a, 0), b, given, where);
+    return squeeze(row, b.rank() == 1 ? 0 : -2);
+  }
+  if (b.rank() == 1) return squeeze(product_of(a, unsqueeze(b, 1), given, where), -1);
+  return product(a, b, given, where);
 }
 
 // --- one matrix per sequence --------------------------------------------------------------------------------------------
@@ -235,20 +265,7 @@ void linear_backward(Gradients& g, const Tensor& rows, const Tensor& weight, con
 
 }  // namespace
 
-Tensor matmul(const Tensor& a, const Tensor& b, SourceLocation where) {
-  check::floating_or_half("matmul", "a", a, where);
-  check::like("matmul", "b", b, "a", a, where);
-  if (a.rank() == 0 || b.rank() == 0)
-    throw ShapeError(
-        "matmul: both operands must have at least one axis, got shapes " + a.shape().str() + " and " + b.shape().str(),
-        where);
-  if (a.rank() == 1) {
-    const Tensor row = matmul(unsqueeze(a, 0), b, where);
-    return squeeze(row, b.rank() == 1 ? 0 : -2);
-  }
-  if (b.rank() == 1) return squeeze(matmul(a, unsqueeze(b, 1), where), -1);
-  return product(a, b, "matmul", where);
-}
+Tensor matmul(const Tensor& a, const Tensor& b, SourceLocation where) { return product_of(a, b, {a, b}, where); }
 
 Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options, SourceLocation where) {
   const auto seen = [&](const char* name, const Tensor& x, bool transposed) {
@@ -259,7 +276,8 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options, SourceLoc
                        where);
     return transposed ? transpose(x) : x;
   };
-  return matmul(seen("a", a, options.transpose_a), seen("b", b, options.transpose_b), where);
+  const Tensor left = seen("a", a, options.transpose_a), right = seen("b", b, options.transpose_b);
+  return product_of(left, right, {a, b, options}, where);
 }
 
 Ragged matmul(const Ragged& a, const Tensor& b, SourceLocation where) {

@@ -2,9 +2,11 @@
 
 // Private to ops/: what ops on Ragged check, and how kernels see their values.
 
+#include <limits>
 #include <string>
 
 #include "reel/core/error.h"
+#include "reel/core/given_numbers.h"
 #include "reel/core/ragged.h"
 #include "reel/ops/axes.h"
 #include "reel/ops/check.h"
@@ -47,5 +49,23 @@ inline Tensor as_rows(const Tensor& x) {
   for (int i = 1; i < x.rank(); ++i) width *= x.shape()[i];
   return reshaped(packed(x), {x.shape()[0], width});
 }
+
+/// While it lives, a tape with check_finite takes the infinity that is the largest (or the least) row of none as given.
+class InfinityOfNoRows {
+ public:
+  InfinityOfNoRows(ReduceOp op, const Offsets& offsets)
+      : value_((op == ReduceOp::max ? -1 : 1) * std::numeric_limits<double>::infinity()),
+        given_(&value_, thread_tape.strict && any_empty(offsets)) {}
+
+ private:
+  static bool any_empty(const Offsets& offsets) {
+    for (std::int64_t i = 0; i < offsets.count(); ++i)
+      if (offsets.length(i) == 0) return true;
+    return false;
+  }
+
+  Scalar value_;
+  GivenNumbers given_;
+};
 
 }  // namespace reel::detail

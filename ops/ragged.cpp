@@ -124,8 +124,10 @@ Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, Source
     record_op(name, where, {&x}, y, {}, [offsets, mean = op == ReduceOp::mean](Gradients& g) {
       g.add(0, repeated_rows(g.dy(), offsets, mean, SourceLocation{}));
     });
-  else if (taping())
+  if (taping() && !adds) {
+    const detail::InfinityOfNoRows given(op, offsets);
     record_op(name, where, {&x}, y, {}, [offsets, which](Gradients& g) { select_backward(g, which, offsets); });
+  }
   return y;
 }
 

@@ -182,12 +182,14 @@ Tensor position(const char* name, ReduceOp op, const Ragged& x, SourceLocation w
 Tensor extremum(const char* name, ReduceOp op, const Ragged& x, SourceLocation where) {
   check::defined(name, "x", x.values(), where);
   const Tensor y = untaped([&] { return op == ReduceOp::max ? max(x) : min(x); });
-  if (taping() && is_floating(x.dtype()))
+  if (taping() && is_floating(x.dtype())) {
+    const detail::InfinityOfNoRows given(op, x.offsets());
     record_op(name, where, {&x.values()}, y, {&x.values(), &y}, [x, y](Gradients& g) {
       const Ragged winners = winning(x, y);
       const Ragged share = repeat_rows(g.dy() / untaped([&] { return sum(winners); }), x.offsets());
       g.add(0, detail::relu_mask(share.values(), winners.values()));
     });
+  }
   return y;
 }
 

@@ -170,7 +170,8 @@ Tensor embedding_bag(const Tensor& table, const Ragged& index, Bag bag, SourceLo
     throw DeviceError(
         "embedding_bag: index must be on " + table.device().name() + " like table, got " + index.device().name(),
         where);
-  return max(embedding(table, index));
+  const Tensor at = detail::checked_index("embedding_bag", index.values(), table.shape()[0], table, where);
+  return max(index.with(detail::take_rows("embedding_bag", table, at, SourceLocation{})));
 }
 
 Tensor embedding_bag(const Tensor& table, const Ragged& index, const Ragged& weights, Bag bag, SourceLocation where) {

@@ -134,9 +134,11 @@ Tensor logsumexp(const Ragged& x, SourceLocation where) {
     const Tensor shift = finite(max(x));
     return log(sum(exp(x - shift))) + shift;
   });
-  if (taping())
+  if (taping()) {
+    const detail::InfinityOfNoRows given(ReduceOp::max, x.offsets());
     record_op("logsumexp", where, {&x.values()}, y, {&x.values(), &y},
               [x, y](Gradients& g) { g.add(0, (exp(x - not_below(y)) * g.dy()).values()); });
+  }
   return y;
 }
 

@@ -51,6 +51,13 @@ Tensor parameter(const char* name, const Arg& x) {
   return x.tensor();
 }
 
+// The shape that x has with both parameters.
+Shape affine_shape(const Tensor& x, const Tensor& loc, const Tensor& scale, SourceLocation where) {
+  const Shape given[] = {x.shape(), loc.shape(), scale.shape()};
+  const Shape moved = check::broadcast("Affine", given[0], given[1], "shapes", given, where);
+  return check::broadcast("Affine", moved, given[2], "shapes", given, where);
+}
+
 // A number goes where x is.
 Tensor beside(const Tensor& parameter, const Tensor& x) {
   return parameter.rank() == 0 ? to(parameter, x.device()) : parameter;
@@ -71,15 +78,17 @@ Affine::Affine(const Arg& loc_, const Arg& scale_) : loc(parameter("loc", loc_))
 
 Tensor Affine::forward(const Tensor& x, SourceLocation where) const {
   check::defined("Affine", "x", x, where);
+  affine_shape(x, loc, scale, where);
   return beside(loc, x) + beside(scale, x) * x;
 }
 Tensor Affine::inverse(const Tensor& y, SourceLocation where) const {
   check::defined("Affine", "y", y, where);
+  affine_shape(y, loc, scale, where);
   return (y - beside(loc, y)) / beside(scale, y);
 }
 Tensor Affine::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
   check::floating("Affine", "x", x, where);
-  const Shape shape = check::broadcast("Affine", x.shape(), loc.shape(), where);
+  const Shape shape = affine_shape(x, loc, scale, where);
   return log(abs(beside(scale, x))) + zeros(shape, options_of(x));
 }
 

@@ -1,5 +1,9 @@
 #include "reel/ops/unary_op.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "reel/core/given_numbers.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
 
@@ -60,9 +64,13 @@ Tensor parametric(const Parametric& f, const Tensor& x, const Parameters& p, Sou
   check::floating(f.name, "x", x, where);
   Tensor y = empty_like(x);
   backend(x.device()).parametric(f.op, p.data(), x.array(), y.array());
-  if (taping())
+  if (taping()) {
+    const auto infinite = std::find_if(p.begin(), p.end(), [](double number) { return std::isinf(number); });
+    const Scalar infinity = infinite != p.end() ? *infinite : 0;
+    const GivenNumbers given(&infinity, infinite != p.end());
     record_op(f.name, where, {&x}, y, {&x},
               [&f, x, p](Gradients& g) { g.add(0, parametric_gradient(f, g.dy(), x, p)); });
+  }
   return y;
 }
 

@@ -83,6 +83,61 @@ TEST(CheckFinite, AnInfinityThatWasGivenAsANumberMayPass) {
   EXPECT_THROW_WITH(exp(x * 1e9), Error, "exp: the result must be finite");  // nor for what comes later
 }
 
+TEST(CheckFinite, AnInfinityThatWasGivenAsANumberMayPassBackwardToo) {
+  const Tensor x = vector({1, 2}), zero = vector({0, 1});
+  const CustomOp scaled = CustomOp("scaled", false)
+                              .cpu([]<class T>(const CpuContext&, Inputs in, Outputs out) {
+                                for (std::size_t i = 0; i < out.get<T>(0).size(); ++i)
+                                  out.get<T>(0)[i] = in.get<T>(0)[i] * static_cast<T>(in.number(0));
+                              })
+                              .backprop([](const CustomBackward& g) { return Tensors{g.dy[0] * g.number(0)}; });
+  Tape strict{{.check_finite = true}};
+  strict.watch(x);
+  strict.watch(zero);
+  const auto gradient_of = [&](const Tensor& y) {
+    return strict.gradient(y, ones_like(y), {x})[0].to_vector<double>()[0];
+  };
+  EXPECT_EQ(gradient_of(x * INFINITY), INFINITY);
+  EXPECT_EQ(gradient_of(-INFINITY * x), -INFINITY);
+  EXPECT_EQ(gradient_of(scaled(x, INFINITY)), INFINITY);
+  EXPECT_EQ(gradient_of(leaky_relu(-x, INFINITY)), -INFINITY);
+  EXPECT_EQ(gradient_of(clamp(x, -INFINITY, INFINITY)), 1);
+  // What it makes NaN of is told, and the number with it.
+  const int line = __LINE__ + 1;
+  const Tensor y = x * INFINITY;
+  const std::string text = error_of([&] { strict.gradient(y, zero, {x}); });
+  EXPECT_EQ(missing_words(text, {"backward of mul (recorded at", "the gradient of input 0 must be finite",
+                                 "got nan at index [0] of [2]", "from dy f64 [2] in [0, 1]", "the number inf"}),
+            "")
+      << text;
+  EXPECT_NE(text.find("check_finite_test.cpp:" + std::to_string(line) + ")"), std::string::npos) << text;
+  // Nor does one pass that another op was given.
+  EXPECT_THROW_WITH(gradient_of(sqrt(zero * x * 0)), Error, "backward of sqrt");
+}
+
+TEST(CheckFinite, WhatIsMadeOfNothingMayBeInfinite) {
+  const Tensor x = vector({1, 2, 3}), none = zeros({0, 2}, {.dtype = f64});
+  const Ragged r = Ragged::from_lengths(x, {1, 0, 2}), full = Ragged::from_lengths(x, {1, 2});
+  Tape strict{{.check_finite = true}};
+  strict.watch(x);
+  strict.watch(none);
+  const auto first = [](const Tensor& y) { return y.to_vector<double>()[0]; };
+  EXPECT_EQ(max(r).to_vector<double>(), (std::vector<double>{1, -INFINITY, 3}));
+  EXPECT_EQ(min(r).to_vector<double>(), (std::vector<double>{1, INFINITY, 2}));
+  for (const Tensor& y : {max(r), min(r), amax(r), amin(r), logsumexp(r), max_which(r).y})
+    EXPECT_EQ(strict.gradient(y, ones_like(y), {x}).size(), 1u);
+  EXPECT_EQ(first(max(none, 0)), -INFINITY);
+  EXPECT_EQ(first(min(none, 0)), INFINITY);
+  EXPECT_EQ(first(amax(none)), -INFINITY);
+  EXPECT_EQ(first(logsumexp(none, 0)), -INFINITY);
+  EXPECT_EQ(softmax(r).values().size(), 3);
+  // A NaN never passes, and where there is something an infinity does not.
+  const Tensor bad = vector({NAN, 2, 3});
+  strict.watch(bad);
+  EXPECT_THROW_WITH(max(r.with(bad)), Error, "max: the result must be finite", "got nan at index [0] of [3]");
+  EXPECT_THROW_WITH(max(log(full - 1)), Error, "log: the result must be finite");
+}
+
 TEST(CheckFinite, NamesTheOpThatTheUserCalledNotItsParts) {
   const Tensor x = vector({1, 0, NAN});
   Tape strict{{.check_finite = true}};

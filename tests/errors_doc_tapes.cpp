@@ -106,6 +106,15 @@ void ended_tape() {
   tape->backward(sum(y));
 }
 
+// Tapes that end in another order
+void tapes_out_of_order() {
+#line 1 "train.cpp"
+  Parameter w(ones({3}));
+  std::optional<Tape> outer(std::in_place), inner(std::in_place);
+  outer.reset();
+  inner->backward(sum(w * w));
+}
+
 // The first infinity, forward
 void infinity_forward() {
 #line 1 "train.cpp"
@@ -128,6 +137,12 @@ void without_a_loop() {
 #line 1 "train.cpp"
   CustomOp cube = CustomOp("cube").cuda("cube.cu", "cube<T>");
   cube(ones({3}));
+}
+
+// An op without a name
+void nameless_op() {
+#line 1 "train.cpp"
+  CustomOp cube("");
 }
 
 // A wrong gradient, at the first call
@@ -187,9 +202,11 @@ std::vector<Example> examples_of_tapes() {
       {"A gradient of the wrong shape", wrong_gradient, "errors_doc_tapes.cpp"},
       {"An error inside a backward callback", inside_a_callback, "errors_doc_tapes.cpp"},
       {"A callback that ends its tape", ended_tape, "errors_doc_tapes.cpp"},
+      {"Tapes that end in another order", tapes_out_of_order, "errors_doc_tapes.cpp"},
       {"The first infinity, forward", infinity_forward, "errors_doc_tapes.cpp"},
       {"The first infinity, backward", infinity_backward, "errors_doc_tapes.cpp"},
       {"An op without a loop", without_a_loop, "errors_doc_tapes.cpp"},
+      {"An op without a name", nameless_op, "errors_doc_tapes.cpp"},
       {"A wrong gradient, at the first call", wrong_backprop, "errors_doc_tapes.cpp"},
       {"An output that is not written", not_written, "errors_doc_tapes.cpp"},
       {"A loop for another type", another_type, "errors_doc_tapes.cpp"},

@@ -306,6 +306,27 @@ TEST(Tape, MayBeReplacedByACallbackThatItSweeps) {
   EXPECT_EQ(tape->gradient(z * z, {z})[0].item(), 6);
 }
 
+TEST(Tape, SaysThatTapesDidNotEndInOrder) {
+  const Tensor x = vector({1, 2});
+  std::optional<Tape> outer(std::in_place), inner(std::in_place);
+  inner->watch(x);
+  const Tensor before = sum(x * x);
+  outer.reset();
+  const Tensor after = sum(x * x);
+  constexpr const char* kOrder =
+      "tapes must end in the reverse order of their beginning, got one that ended before another";
+  EXPECT_THROW_WITH(inner->gradient(after, {x}), Error, "gradient: ", kOrder, "errors_test.cpp:");
+  EXPECT_THROW_WITH(inner->backward(after), Error, "backward: ", kOrder, "errors_test.cpp:");
+  EXPECT_THROW_WITH(inner->gradient(before, {x}), Error, "gradient: ", kOrder);
+  EXPECT_THROW_WITH(inner->watch(x), Error, "watch: ", kOrder, "errors_test.cpp:");
+  inner.reset();
+  EXPECT_FALSE(is_recording());
+  EXPECT_EQ(memory_stats().live_nodes, 0);
+  Tape next;  // and the next one is as good as new
+  next.watch(x);
+  EXPECT_EQ(next.gradient(sum(x * x), {x})[0].to_vector<double>(), (std::vector<double>{2, 4}));
+}
+
 TEST(Pullback, MayBeEndedByItsOwnCallback) {
   using Backprop = Pullback<Tensor, Tensor>;
   std::optional<Backprop> backprop;

@@ -16,7 +16,7 @@ ALLOWED = {
     "backends": {"core", "backends"},
     "nn": {"core", "ops", "nn"},
     "interop": {"core", "ops", "interop"},
-    "examples": {"core", "ops", "nn", "reel.h"},
+    "examples": {"core", "ops", "nn", "examples", "reel.h"},
     "reel.h": {"core", "ops", "nn"},
 }
 PUBLIC = {"core", "ops", "nn", "interop", "reel.h"}

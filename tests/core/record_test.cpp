@@ -92,6 +92,13 @@ TEST(Record, OutputsMustNotBeOneOfManyInputs) {
   EXPECT_EQ(record("other", inputs, untaped([&] { return x * 2; }), callback).item(), 2);
 }
 
+TEST(Record, TheOpMustHaveAName) {
+  const Parameter w(vector({1, 2}));
+  const Tensor y = vector({1, 2});
+  Tape tape;
+  EXPECT_THROW_WITH(record("", {w}, y, same), Error, "record: the op must have a name", "record_test.cpp:");
+}
+
 TEST(Record, OutputsMustNotBeInputs) {
   const Parameter w(vector({2}));
   const Tensor constant = vector({3});

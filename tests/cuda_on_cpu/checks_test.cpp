@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <list>
+#include <memory>
 #include <numbers>
+#include <optional>
 #include <sstream>
 
 #include "reel/core/device.h"
@@ -153,8 +157,81 @@ TEST(CheckFiniteOnCuda, WithoutASweepItIsToldWhereTheProgramWaits) {
     ++reached;
   }));
   EXPECT_EQ(reached, 0);
-  expect_told(log_of_zero(line, [&](const Tensor&) { ++reached; }));  // where the tape ends
-  EXPECT_EQ(reached, 1);
+}
+
+// What a tape leaves when it ends unread is told by what comes next.
+void expect_told_late(const char* file_line, const std::string& text) {
+  EXPECT_EQ(missing_words(text, {"log: the result must be finite", "got -inf at index [0] of [3]", file_line}), "")
+      << text;
+}
+
+Tensor log_in_a_function(const Tensor& x) noexcept {
+  Tape strict{{.check_finite = true}};
+  strict.watch(x);
+  return log(x);
+}
+
+TEST(CheckFiniteOnCuda, ATapeThatEndsUnreadThrowsFromNoDestructor) {
+  const Tensor x = full({3}, 0, kOnGpu);
+  struct Holder {
+    Tape tape{{.check_finite = true}};
+  };
+  const auto fault = [&](Tape& tape) {
+    tape.watch(x);
+    log(x);
+  };
+  const auto in_optional = [&] {
+    std::optional<Tape> tape(std::in_place, TapeOptions{.check_finite = true});
+    fault(*tape);
+  };
+  const auto on_the_heap = [&] {
+    const auto holder = std::make_unique<Holder>();
+    fault(holder->tape);
+  };
+  const auto in_a_list = [&] {
+    std::list<Tape> tapes;
+    fault(tapes.emplace_back(TapeOptions{.check_finite = true}));
+  };
+  const auto in_a_return = [&] { log_in_a_function(x); };
+  int ended = 0;
+  for (const std::function<void()>& f :
+       std::initializer_list<std::function<void()>>{in_optional, on_the_heap, in_a_list, in_a_return}) {
+    f();
+    ++ended;
+    expect_told_late("checks_test.cpp:", error_of([&] { synchronize(Device::cuda()); }));
+    synchronize(Device::cuda());  // once
+  }
+  EXPECT_EQ(ended, 4);
+}
+
+TEST(CheckFiniteOnCuda, WhatATapeLeftIsToldWhereTheThreadWaitsOrByItsNextTape) {
+  const Tensor x = full({3}, 0, kOnGpu), other = full({2}, 1, kOnGpu);
+  expect_told_late("checks_test.cpp:", error_of([&] { log_in_a_function(x).to_vector<double>(); }));
+  log_in_a_function(x);
+  expect_told_late("checks_test.cpp:", error_of([&] { other.to_vector<double>(); }));
+  log_in_a_function(x);
+  expect_told_late("checks_test.cpp:", error_of([&] { Tape next; }));
+  Tape next;  // which is told once
+  next.watch(other);
+  EXPECT_EQ(next.gradient(sum(other * 3), {other})[0].to_vector<double>()[0], 3);
+}
+
+TEST(CheckFiniteOnCuda, OfSeveralTapesThatEndUnreadTheFirstIsTold) {
+  const Tensor x = full({3}, 0, kOnGpu);
+  Tape outer;
+  outer.watch(x);
+  const Tensor z = record("strict_inside", {x}, untaped([&] { return x + 1; }), [x](const Tensor& dy) {
+    const Tensor at = x * 1;
+    for (const bool first : {true, false}) {
+      Tape strict{{.check_finite = true}};
+      strict.watch(at);
+      first ? log(at) : rsqrt(at);
+    }
+    return dy;
+  });
+  outer.gradient(sum(z), {x});  // a sweep is not stopped by what ended inside
+  expect_told_late("checks_test.cpp:", error_of([&] { synchronize(Device::cuda()); }));
+  synchronize(Device::cuda());
 }
 
 TEST(CheckFiniteOnCuda, WithoutASweepAStepWaitsOnceMore) {
@@ -202,6 +279,8 @@ TEST(CheckFiniteOnCuda, AnInnerTapeLeavesItToTheOneOutside) {
       log(x);
     }
     ++reached;
+    synchronize(Device::cuda());
+    ++reached;
   });
   EXPECT_EQ(reached, 1);
   EXPECT_EQ(text.rfind("log: the result must be finite", 0), 0u) << text;
@@ -224,6 +303,9 @@ TEST(CheckFiniteOnCuda, AnInfinityGivenAsANumberMayPass) {
   Tape strict{{.check_finite = true}};
   strict.watch(x);
   EXPECT_EQ((x + (-INFINITY)).to_vector<double>()[0], -INFINITY);
+  EXPECT_EQ(strict.gradient(sum(x * INFINITY), {x}, {.keep = true})[0].to_vector<double>()[0], INFINITY);
+  const Ragged r = Ragged::from_lengths(x, {0, 3});
+  EXPECT_EQ(strict.gradient(sum(max(r)), {x}, {.keep = true})[0].to_vector<double>()[0], 1);
   EXPECT_THROW_WITH((x / 0).to_vector<double>(), Error, "div: the result must be finite", "the number 0");
 }
 

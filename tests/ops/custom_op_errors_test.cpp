@@ -59,6 +59,16 @@ TEST(CustomOp, ASecondDerivativeThatIsNotThereSaysSo) {
   EXPECT_THROW_WITH(outer.gradient(dx, {x}), Error, "backward of twice", "a gradient needs .backprop(...)");
 }
 
+TEST(CustomOp, NamesAndSourcesMustNotBeEmpty) {
+  EXPECT_THROW_WITH(CustomOp(""), Error, "CustomOp: a name is required", "custom_op_errors_test.cpp:");
+  EXPECT_THROW_WITH(CustomOp("cube").cuda("", "cube"), Error, "cube: a kernel needs a file",
+                    "custom_op_errors_test.cpp:");
+  EXPECT_THROW_WITH(CustomOp("cube").cuda("cube.cu", ""), Error, "cube: a kernel needs a name",
+                    "custom_op_errors_test.cpp:");
+  EXPECT_THROW_WITH(CustomOp("cube").cuda_source("", "cube"), Error, "cube: a kernel needs a source text",
+                    "custom_op_errors_test.cpp:");
+}
+
 TEST(CustomOp, BlocksHaveSoManyThreads) {
   EXPECT_THROW_WITH(CustomOp("wide").by_row(0, 2048), Error, "wide: a block must have 1 to 1024 threads, got 2048",
                     "custom_op_errors_test.cpp:");

@@ -13,8 +13,11 @@
 #include "reel/core/node_list.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
+#include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/rearrange.h"
 #include "reel/ops/reduce.h"
+#include "reel/ops/views.h"
 #include "reel/tests/little_memory.h"
 #include "reel/tests/ops/op_case.h"
 
@@ -177,6 +180,76 @@ TEST_P(Doors, CheckFiniteNamesTheOpThatWasCalled) {
     }
     EXPECT_TRUE(names_user(text)) << text;
   }
+}
+
+// --- operands that do not go together ------------------------------------------------------------------------------------
+
+// x with another shape or dtype: what a user may well give instead.
+Tensors wrong_ones(const Tensor& x) {
+  Tensors wrong;
+  wrong.push_back(reshape(x, [&] {
+    Shape shape{1};
+    for (const std::int64_t size : x.shape()) shape.push_back(size);
+    return shape;
+  }()));
+  if (x.rank() > 0) wrong.push_back(reshape(x, {-1}));
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    wrong.push_back(concatenate({x, narrow(x, axis, 0, std::min<std::int64_t>(1, x.shape()[axis]))}, axis));
+    if (x.shape()[axis] > 1) wrong.push_back(narrow(x, axis, 1, x.shape()[axis] - 1));
+    wrong.push_back(narrow(x, axis, 0, 0));
+  }
+  for (const DType dtype : {f32, i64, bool8})
+    if (dtype != x.dtype()) wrong.push_back(cast(x, dtype));
+  return wrong;
+}
+
+// What rows call to build their inputs and their results.
+const std::set<std::string> kBuilds = {"shape[]", "size", "Ragged"};
+const std::set<std::pair<std::string, std::string>> kBuiltByTheRow = {
+    {"cross_entropy", "arange"}, {"cross_entropy", "transpose"},
+    {"nll_loss", "arange"},      {"nll_loss", "transpose"},
+    {"logical_not", "relu"},     {"isinf", "relu"},
+    {"isfinite", "relu"},        {"cholesky", "add"},
+    {"unique", "select"},        {"where", "greater"},
+};
+// Rows that change the shapes before they call, and those that are told another list than an operand's shape.
+const std::set<std::string> kOtherShapes = {
+    "cross_entropy",       "nll_loss", "squeeze", "expand", "unique",          "cholesky",
+    "lkj_cholesky/number", "reshape",  "permute", "tile",   "conv2d_relu/into"};
+
+// Each "[2, 3]" behind "got" that stands for a shape.
+std::vector<std::string> shapes_told(const std::string& text) {
+  std::vector<std::string> shapes;
+  for (const char* before : {"got [", "got shape [", "got shapes [", "and [", ", ["})
+    for (std::size_t at = text.find("got "); (at = text.find(before, at)) != text.npos; ++at) {
+      const std::size_t from = text.find('[', at);
+      shapes.push_back(text.substr(from, text.find(']', from) - from + 1));
+    }
+  return shapes;
+}
+
+TEST_P(Doors, WhatDoesNotGoTogetherIsToldAsItWasGiven) {
+  const std::string op = row().name.substr(0, row().name.find('/'));
+  const Tensors in = inputs(Size::small);
+  for (std::size_t i = 0; i < in.size(); ++i)
+    for (const Tensor& wrong : wrong_ones(in[i])) {
+      Tensors some = in;
+      some[i] = wrong;
+      run_something_else();
+      try {
+        row().call(some);
+      } catch (const Error& error) {
+        const std::string text = error.what(), told = text.substr(0, text.find(':'));
+        if (kBuilds.count(told) > 0 || kBuiltByTheRow.count({op, told}) > 0) continue;
+        EXPECT_TRUE(plain(told) == plain(op) || kCalledByTheRow.count({op, told}) > 0) << "input " << i << ": " << text;
+        EXPECT_TRUE(names_user(text)) << text;
+        if (kOtherShapes.count(op) + kOtherShapes.count(row().name) > 0 || plain(told) != plain(op)) continue;
+        std::set<std::string> given;
+        for (const Tensor& x : some) given.insert(x.shape().str());
+        for (const std::string& shape : shapes_told(text))
+          EXPECT_EQ(given.count(shape), 1u) << "nobody gave " << shape << ": " << text;
+      }
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, Doors, testing::ValuesIn(op_cases()), [](const auto& info) {
