@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 
@@ -91,6 +92,32 @@ TYPED_TEST(Elementwise, BackwardIsTheProductWithTheDerivative) {
       EXPECT_TRUE(dx.margins_intact());
       cpu().unary_backward(f.op, f.saved == Formula::nothing ? Array() : saved.array(), dy, dy);
       EXPECT_TRUE(same_bits(dx, dy));
+    }
+  }
+}
+
+TYPED_TEST(Elementwise, EveryFormulaGivesTheSameBitsInWholeAndPartialVectors) {
+  const Shape all{67};
+  TestArray<TypeParam> x(all), dy(all), y(all), dx(all);
+  randomize(x, 9, 0.1, 4);
+  randomize(dy, 10);
+  for (int i = 0; i < kUnaryOps; ++i) {
+    const auto op = static_cast<UnaryOp>(i);
+    cpu().unary(op, x, y);
+    cpu().unary_backward(op, x, dy, dx);
+    for (std::int64_t n : {1, 2, 3, 7, 9, 17, 35}) {
+      TestArray<TypeParam> some(Shape{n}), grad(Shape{n}), y_of_some(Shape{n});
+      for (std::int64_t k = 0; k < n; ++k) {
+        some.set(k, x[67 - n + k]);
+        grad.set(k, dy[67 - n + k]);
+      }
+      cpu().unary(op, some, y_of_some);
+      cpu().unary_backward(op, some, grad, grad);
+      for (std::int64_t k = 0; k < n; ++k) {
+        const TypeParam expected[] = {y[67 - n + k], dx[67 - n + k]}, got[] = {y_of_some[k], grad[k]};
+        ASSERT_EQ(std::memcmp(expected, got, sizeof got), 0) << "op " << i << ", element " << k << " of " << n;
+      }
+      EXPECT_TRUE(y_of_some.margins_intact() && grad.margins_intact());
     }
   }
 }
