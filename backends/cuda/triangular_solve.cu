@@ -11,6 +11,15 @@ namespace {
 
 inline constexpr int kSolveThreads = 128;
 
+// Blocks of a multiprocessor at a time; 0: no bound. Left alone, the compiler keeps so much of the triangle at hand for
+// sm_100 that f64 runs out of registers, all 255 of them.
+template <class T>
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+inline constexpr int kSolveBlocks = sizeof(T) == 8 ? 4 : 0;
+#else
+inline constexpr int kSolveBlocks = 0;
+#endif
+
 /// y [batch, rows, cols] = -x; an element per thread and step.
 template <class T>
 __global__ void negate(Batch<const T> x, int64_t rows, int64_t cols, int64_t batch, T* y) {
@@ -22,7 +31,7 @@ __global__ void negate(Batch<const T> x, int64_t rows, int64_t cols, int64_t bat
 
 /// A column of x per thread; blockIdx.x: tile of columns, blockIdx.y: matrix. Step i of the solution makes row m(i).
 template <class T>
-__global__ void __launch_bounds__(kSolveThreads)
+__global__ void __launch_bounds__(kSolveThreads, kSolveBlocks<T>)
     solve_block(Triangle<T> a, int rows, Batch<T> x, int64_t column, int64_t k, int64_t batch) {
   REEL_DYNAMIC_SHARED(T, triangle);  // by steps; the identity where there are no more rows
   const auto m = [&](int step) { return a.forward() ? step : rows - 1 - step; };

@@ -49,6 +49,24 @@ def sources(root):
     yield "core/aa.cpp is in no CMakeLists.txt", run("sources.py", root)
 
 
+def cuda_resources(root):
+    write(root, "nvcc", f"#!/bin/sh\ncat {root}/report\n")
+    (root / "nvcc").chmod(0o755)
+    write(root, "a.cu", "")
+    for arch, spills, registers, more, words in [
+        ("90", 0, 128, "", ""),
+        ("90", 4, 64, "", "8 bytes of stack, 4 + 4 bytes of spills"),
+        ("90", 0, 129, "", "129 registers, more than 128"),
+        ("90", 0, 64, "ptxas warning : something\n", "ptxas warning"),
+        ("120", 60, 168, "", ""),
+        ("120", 68, 64, "", "sm_120: f: 72 bytes of stack"),
+    ]:
+        write(root, "report", f"{more}ptxas info : Compiling entry function 'f' for 'sm_{arch}'\n"
+              f"  {spills + 4 if spills else 0} bytes stack frame, {spills} bytes spill stores, {spills} bytes spill loads\n"
+              f"ptxas info : Used {registers} registers\n")
+        yield words, run("cuda_resources.py", f"--arch={arch}", root / "nvcc", root, root, root / "a.cu")
+
+
 def isa_symbols(root, compiler):
     good = "namespace reel::cpu::ISA { inline int f(int x) { return x + 1; } int (*g)(int) = &f; }\n"
     bad = "namespace reel { inline int f(int x) { return x + 1; } namespace cpu::ISA { int (*g)(int) = &f; } }\n"
@@ -141,7 +159,7 @@ ops/a.cpp:7 negate half(g.dy()) + neg(sum(y, -1))
 def main():
     compiler = sys.argv[1]
     failures = count = 0
-    for check in (layering, sources, quotes, mutations, lambda root: isa_symbols(root, compiler),
+    for check in (layering, sources, cuda_resources, quotes, mutations, lambda root: isa_symbols(root, compiler),
                   lambda root: headers(root, compiler)):
         with tempfile.TemporaryDirectory() as folder:
             for words, (status, output) in check(pathlib.Path(folder)):

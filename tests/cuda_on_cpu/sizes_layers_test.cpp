@@ -93,7 +93,9 @@ TEST_F(CudaSizes, RecurrentLayersInOneKernelAndStepByStep) {
     for (const std::int64_t hidden : {1, 9, 33, 64, 65}) run(cell, f32, hidden, hidden < 33 ? many : few);
     run(cell, f64, 64, many);
     run(cell, f64, 10, few);
-    run(cell, f32, 16, {3, 3, 3, 3, 3});  // no offsets
+    // No offsets; and steps that hand their states on, to steps of as many rows and of fewer.
+    for (const std::int64_t hidden : {16, 70}) run(cell, f32, hidden, {3, 3, 3, 3, 3});
+    run(cell, f32, 70, {5, 2, 5, 4, 0, 2});
   }
 }
 
