@@ -139,7 +139,7 @@ REEL_API void check_record(const char* op, const Tensors& inputs, const Tensors&
 ///
 /// Until the sweep, a write to any input or output is noticed, and the sweep throws VersionError; saved(...) narrows that.
 /// Nothing is recorded if no tape is alive or no input is on it. Throws Error if an output is on a tape already, or is
-/// one of the inputs, or if a callback for one output is given with several.
+/// one of the inputs or another output, or if a callback for one output is given with several.
 template <class F>
 Tensors record(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Saved& saved, F&& callback,
                SourceLocation where = SourceLocation::current()) {
