@@ -70,8 +70,8 @@ bool gives_infinity(const Computed& computed) {
                      [](double number) { return std::isinf(number); });
 }
 
-/// Throws if the values have a NaN, or an infinity that none of the operands has: one that was given may be a mask. What
-/// sequences without rows give is told by the op (ops/offsets.h).
+/// Throws if the values have a NaN, or an infinity that none of the operands has: one that was given may be a mask.
+/// What sequences without rows give is told by the op (ops/offsets.h).
 void judge(const Computed& computed) {
   const std::vector<double> values = computed.x.to_vector<double>();
   auto bad = std::find_if(values.begin(), values.end(), [](double value) { return std::isnan(value); });

@@ -107,6 +107,8 @@ Tensors PullbackRange::sweep(const Tensor& y, const Tensor& dy, const Tensors& w
     ~Restore() { thread_tape.recording = recording; }
   } restore{recording};
   if (own_) thread_tape.recording = false;
+  if (slot_on(mark_.list, *y.state(), "pullback", where) == kConstant)
+    throw Error("pullback: f's result must depend on its inputs or on a trainable parameter, got a constant", where);
   Tensors wanted;
   for (const Tensor& x : watched)
     if (is_floating(x.dtype())) wanted.push_back(x);

@@ -154,29 +154,47 @@ void check_start(const char* call, const Tensor& y, const Tensor& dy, SourceLoca
                       where);
 }
 
+namespace {
+
+// How often a list has a tensor; quick for long lists, without an allocation for short ones.
+class Sorted {
+ public:
+  explicit Sorted(const Tensors& list) : list_(list) {
+    if (list.size() <= kFew) return;
+    for (const Tensor& x : list) states_.push_back(x.state());
+    std::sort(states_.begin(), states_.end(), std::less<>());
+  }
+  std::ptrdiff_t count(const Tensor& x) const {
+    if (!states_.empty()) {
+      const auto [begin, end] = std::equal_range(states_.begin(), states_.end(), x.state(), std::less<>());
+      return end - begin;
+    }
+    std::ptrdiff_t equal = 0;
+    for (const Tensor& other : list_) equal += x.is(other) ? 1 : 0;
+    return equal;
+  }
+
+ private:
+  static constexpr std::size_t kFew = 16;
+  const Tensors& list_;
+  std::vector<const TensorState*> states_;
+};
+
+}  // namespace
+
 void check_record(const char* op, const Tensors& inputs, const Tensors& outputs, bool takes_one, SourceLocation where) {
   if (*op == '\0') throw Error("record: the op must have a name for errors to tell, got an empty one", where);
   if (takes_one && outputs.size() != 1)
     throw Error(std::string(op) + ": record of " + std::to_string(outputs.size()) +
                     " outputs needs a callback that takes their gradients, const Tensors& dys, got one for a single dy",
                 where);
-  constexpr std::size_t kFew = 16;
-  std::vector<const TensorState*> sorted;  // of more inputs than these, so that many outputs can be looked up
-  const std::less<const TensorState*> before;
-  if (inputs.size() > kFew) {
-    for (const Tensor& input : inputs) sorted.push_back(input.state());
-    std::sort(sorted.begin(), sorted.end(), before);
-  }
-  const auto is_input = [&](const Tensor& output) {
-    if (!sorted.empty()) return std::binary_search(sorted.begin(), sorted.end(), output.state(), before);
-    for (const Tensor& input : inputs)
-      if (output.is(input)) return true;
-    return false;
-  };
+  const Sorted known_inputs(inputs), known_outputs(outputs);
   for (const Tensor& output : outputs) {
     if (!output.defined()) throw Error(std::string(op) + ": record needs outputs that are defined", where);
-    if (is_input(output))
+    if (known_inputs.count(output) > 0)
       throw Error(std::string(op) + ": record needs outputs that are not inputs; give a copy or a view", where);
+    if (known_outputs.count(output) > 1)
+      throw Error(std::string(op) + ": record needs outputs that differ, got one twice; give a copy or a view", where);
     if (is_tracked(output))
       throw Error(std::string(op) + ": record needs outputs that are not on a tape yet; compute them inside untaped()",
                   where);

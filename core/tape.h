@@ -14,10 +14,10 @@
 namespace reel {
 
 struct TapeOptions {
-  /// Throw at the first recorded op that makes a NaN or an infinity, forward or backward, of what it was given. On a GPU
-  /// nothing waits for that: it is told where the program waits anyway (item(), to_vector(), synchronize(), the end of a
-  /// sweep). A tape that ends before anything did waits once; what it finds is thrown by the next such call of the thread,
-  /// or by its next Tape, for a destructor must not throw. While another exception passes nothing is kept.
+  /// Throw at the first recorded op that makes a NaN or an infinity of what it was given, forward or backward. On a
+  /// GPU nothing waits for that: it is told where the program waits anyway (item(), to_vector(), synchronize(), the end
+  /// of a sweep). A tape that ends before anything did waits once; what it finds is thrown by the next such call of the
+  /// thread, or by its next Tape, as a destructor must not throw. While another exception passes nothing is kept.
   bool check_finite = false;
 };
 
@@ -139,7 +139,7 @@ REEL_API void check_record(const char* op, const Tensors& inputs, const Tensors&
 ///
 /// Until the sweep, a write to any input or output is noticed, and the sweep throws VersionError; saved(...) narrows that.
 /// Nothing is recorded if no tape is alive or no input is on it. Throws Error if an output is on a tape already, or is
-/// one of the inputs, or if a callback for one output is given with several.
+/// one of the inputs or another output, or if a callback for one output is given with several.
 template <class F>
 Tensors record(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Saved& saved, F&& callback,
                SourceLocation where = SourceLocation::current()) {

@@ -206,7 +206,8 @@ std::string table_of(const Sums& sums, std::string head, int right, int most,
   }
   std::string text;
   for (std::string& line : lines) text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
-  if (count < order.size()) text += "and " + std::to_string(order.size() - count) + " more rows\n";
+  if (const std::size_t more = order.size() - count; more > 0)
+    text += "and " + std::to_string(more) + (more == 1 ? " more row\n" : " more rows\n");
   return text;
 }
 

@@ -47,7 +47,7 @@ inline CLI::Validator positive() {
       "above 0", "positive");
 }
 
-/// Makes a folder for results, before any work is done for them. Throws std::runtime_error unless files can be written there.
+/// Makes a folder for results, before any work is done. Throws std::runtime_error unless it can be written to.
 inline void make_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);

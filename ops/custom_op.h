@@ -240,8 +240,9 @@ class REEL_API CustomOp {
   CustomOp&& option(std::string option) &&;
 
   /// The next output; without any rule there is one that is like input 0 (for the backprop of another op: one like each of
-  /// its floating inputs).
-  CustomOp&& output(std::function<CustomOutput(const Inputs& in)> rule) &&;
+  /// its floating inputs). Throws Error, like all that take a function, if there is none in it.
+  CustomOp&& output(std::function<CustomOutput(const Inputs& in)> rule,
+                    SourceLocation where = SourceLocation::current()) &&;
 
   /// A thread for each of the n elements of output 0; the size is n. The default. Throws Error, here and below, unless
   /// blocks have 1 to 1024 threads.
@@ -251,16 +252,19 @@ class REEL_API CustomOp {
   /// A block for each sequence of a Ragged; sizes: the number of sequences, and of elements of a row [1, ...] of values.
   CustomOp&& by_sequence(int input = 0, int threads = 256, SourceLocation where = SourceLocation::current()) &&;
   /// Any other grid; the size is the number of elements of output 0. No blocks, no launch.
-  CustomOp&& grid(std::function<KernelGrid(const Inputs& in)> rule) &&;
+  CustomOp&& grid(std::function<KernelGrid(const Inputs& in)> rule,
+                  SourceLocation where = SourceLocation::current()) &&;
   /// Dynamic shared memory, in bytes. `real` is the floating type.
-  CustomOp&& shared_bytes(std::function<std::int64_t(const Inputs& in, DType real)> rule) &&;
+  CustomOp&& shared_bytes(std::function<std::int64_t(const Inputs& in, DType real)> rule,
+                          SourceLocation where = SourceLocation::current()) &&;
 
   /// The gradient by another custom op. Its inputs: the gradients of the floating outputs (zeros where one was not used), the
   /// inputs, the outputs; of these only the inputs are Ragged. Its outputs: a gradient for each floating input. It gets the
   /// numbers too. If it has a backprop itself, there are second derivatives.
   CustomOp&& backprop(CustomOp backward) &&;
   /// The gradient by a function of ops: one per input, undefined for none. Of any order if the ops are.
-  CustomOp&& backprop(std::function<Tensors(const CustomBackward& g)> backward) &&;
+  CustomOp&& backprop(std::function<Tensors(const CustomBackward& g)> backward,
+                      SourceLocation where = SourceLocation::current()) &&;
 
   /// On: the first call on each kind of device checks the op in f64, on copies of its inputs: the gradient against
   /// differences, and the kernel against the CPU's loop; and its first run, that every element of the outputs is written.

@@ -20,6 +20,10 @@ std::string beside(const std::string& path, SourceLocation where) {
   return slash == std::string::npos ? path : source.substr(0, slash + 1) + path;
 }
 
+void require_function(const std::string& op, const char* call, bool there, SourceLocation where) {
+  if (!there) throw Error(op + ": " + call + " needs a function, got an empty one", where);
+}
+
 void require_kernel(const std::string& op, const char* kind, const std::string& text, const std::string& kernel,
                     SourceLocation where) {
   if (text.empty()) throw Error(op + ": a kernel needs a " + kind + ", got an empty one", where);
@@ -78,7 +82,8 @@ CustomOp&& CustomOp::option(std::string option) && {
   own().kernel.options.push_back(std::move(option));
   return std::move(*this);
 }
-CustomOp&& CustomOp::output(std::function<CustomOutput(const Inputs&)> rule) && {
+CustomOp&& CustomOp::output(std::function<CustomOutput(const Inputs&)> rule, SourceLocation where) && {
+  require_function(name(), ".output", rule != nullptr, where);
   own().outputs.push_back(std::move(rule));
   return std::move(*this);
 }
@@ -102,12 +107,14 @@ CustomOp&& CustomOp::by_row(int input, int threads, SourceLocation where) && {
 CustomOp&& CustomOp::by_sequence(int input, int threads, SourceLocation where) && {
   return std::move(*this).spread(Spread::sequence, input, threads, where);
 }
-CustomOp&& CustomOp::grid(std::function<KernelGrid(const Inputs&)> rule) && {
+CustomOp&& CustomOp::grid(std::function<KernelGrid(const Inputs&)> rule, SourceLocation where) && {
+  require_function(name(), ".grid", rule != nullptr, where);
   own().spread = Spread::given;
   state_->grid = std::move(rule);
   return std::move(*this);
 }
-CustomOp&& CustomOp::shared_bytes(std::function<std::int64_t(const Inputs&, DType)> rule) && {
+CustomOp&& CustomOp::shared_bytes(std::function<std::int64_t(const Inputs&, DType)> rule, SourceLocation where) && {
+  require_function(name(), ".shared_bytes", rule != nullptr, where);
   own().shared_bytes = std::move(rule);
   return std::move(*this);
 }
@@ -116,7 +123,8 @@ CustomOp&& CustomOp::backprop(CustomOp backward) && {
   state_->backward_function = nullptr;
   return std::move(*this);
 }
-CustomOp&& CustomOp::backprop(std::function<Tensors(const CustomBackward&)> backward) && {
+CustomOp&& CustomOp::backprop(std::function<Tensors(const CustomBackward&)> backward, SourceLocation where) && {
+  require_function(name(), ".backprop", backward != nullptr, where);
   own().backward_function = std::move(backward);
   state_->backward_op = nullptr;
   return std::move(*this);

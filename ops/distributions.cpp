@@ -47,7 +47,7 @@ Tensor checked(const char* op, const Tensor& value, std::initializer_list<const 
                         where);
   }
   for (std::size_t i = 1; i < count; ++i)
-    shape = check::broadcast(op, shape, given[i], "shapes of value and parameters", {given, count}, where);
+    shape = check::broadcast(op, shape, given[i], "shapes", {given, count}, where);
   return is_floating(value.dtype()) ? value : cast(value, (*parameters.begin())->dtype());
 }
 

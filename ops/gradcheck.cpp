@@ -241,9 +241,28 @@ Tensors random_like(const Tensors& xs, Generator& generator) {
   return result;
 }
 
+namespace {
+
+// What would check nothing must not pass.
+void check_options(const GradcheckOptions& options, SourceLocation where) {
+  const auto require = [&](bool good, const char* what, double got) {
+    if (good) return;
+    std::ostringstream text;
+    text << "gradcheck: " << what << " is required, got " << got;
+    throw Error(text.str(), where);
+  };
+  require(options.order == 1 || options.order == 2, "an order of 1 or 2", options.order);
+  require(options.step > 0 && std::isfinite(options.step), "a step above 0", options.step);
+  require(options.tolerance > 0 && std::isfinite(options.tolerance), "a tolerance above 0", options.tolerance);
+  require(options.directions > 0, "at least one direction", options.directions);
+}
+
+}  // namespace
+
 GradcheckReport gradcheck(const TensorsFunction& f, const Tensors& inputs, const GradcheckOptions& options,
                           SourceLocation where) {
   now_running("gradcheck", where);
+  check_options(options, where);
   for (const Tensor& x : inputs) {
     check::defined("gradcheck", "each input", x, where);
     if (x.dtype() != f64)
@@ -262,7 +281,7 @@ GradcheckReport gradcheck(const TensorsFunction& f, const Tensors& inputs, const
     report.worst = "f gives other results when it is called again with the same inputs, and has no derivative";
     return report;
   }
-  if (seeds.empty()) return report;
+  if (seeds.empty()) throw Error("gradcheck: f must have a result that is f32 or f64, got none", where);
   Checker first(options, 1, report);
   first.run([&](const Tensors& at) { return contracted(f, at, seeds).item(); }, xs, gradient_of(f, xs, seeds));
   if (options.order < 2 || !report.passed) return report;

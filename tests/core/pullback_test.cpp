@@ -107,6 +107,13 @@ void expect_near(const Tensor& x, const std::vector<double>& expected) {
 }
 
 // A chain of two, one by pullback and one by the tape, either way round.
+TEST(Pullback, OfAConstantSaysSo) {
+  const Tensor x = ones({3});
+  auto [y, backprop] = pullback([](const Tensor& t) { return stop_gradient(t) * 2; }, x);
+  EXPECT_THROW_WITH(backprop(y), Error, "pullback: f's result must depend on its inputs", "got a constant",
+                    "pullback_test.cpp:");
+}
+
 TEST(Pullback, MixesWithATape) {
   const Tensor x = vector({0.3, -0.7});
   const auto expected = [&] {

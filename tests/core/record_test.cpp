@@ -99,6 +99,16 @@ TEST(Record, TheOpMustHaveAName) {
   EXPECT_THROW_WITH(record("", {w}, y, same), Error, "record: the op must have a name", "record_test.cpp:");
 }
 
+TEST(Record, OutputsMustDiffer) {
+  const Parameter w(vector({1, 2}));
+  const Tensor y = vector({1, 2});
+  const auto both = [](const Tensors& dys) { return dys[0] + dys[1]; };
+  Tape tape;
+  EXPECT_THROW_WITH(record("twins", {w}, Tensors{y, y}, both), Error, "twins: record needs outputs that differ",
+                    "record_test.cpp:");
+  record("twins", {w}, Tensors{y, vector({3, 4})}, both);
+}
+
 TEST(Record, OutputsMustNotBeInputs) {
   const Parameter w(vector({2}));
   const Tensor constant = vector({3});

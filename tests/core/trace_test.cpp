@@ -142,6 +142,7 @@ TEST(Trace, TableAddsUpEqualCalls) {
   tanh(x);
   log(x);
   EXPECT_NE(trace.table(1).find("and 2 more rows"), std::string::npos) << trace.table(1);
+  EXPECT_NE(trace.table(2).find("and 1 more row\n"), std::string::npos) << trace.table(2);
   std::ostringstream printed;
   printed << trace;
   EXPECT_EQ(printed.str(), trace.table());

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <sstream>
 
 #include "reel/ops/activations.h"
@@ -219,6 +220,19 @@ TEST(Gradcheck, TakesRaggedAndSeveralResults) {
   EXPECT_EQ(report.checks, 2 * 5);
   const auto half_wrong = [](const Tensor& t) { return std::tuple(exp(t), cube(t, -1)); };
   EXPECT_FALSE(gradcheck(half_wrong, {vector({1})}));
+}
+
+TEST(Gradcheck, WhatWouldCheckNothingIsRefused) {
+  const Tensor x = ones({3}, {.dtype = f64});
+  const auto f = [](const Tensor& t) { return t * t; };
+  EXPECT_THROW_WITH(gradcheck(f, {x}, {.order = 0}), Error, "gradcheck: an order of 1 or 2 is required, got 0",
+                    "checks_test.cpp:");
+  EXPECT_THROW_WITH(gradcheck(f, {x}, {.order = 3}), Error, "an order of 1 or 2 is required, got 3");
+  EXPECT_THROW_WITH(gradcheck(f, {x}, {.step = 0}), Error, "a step above 0 is required, got 0");
+  EXPECT_THROW_WITH(gradcheck(f, {x}, {.tolerance = INFINITY}), Error, "a tolerance above 0 is required, got inf");
+  EXPECT_THROW_WITH(gradcheck(f, {x}, {.directions = 0}), Error, "at least one direction is required, got 0");
+  EXPECT_THROW_WITH(gradcheck([](const Tensor& t) { return cast(t, i64); }, {x}), Error,
+                    "gradcheck: f must have a result that is f32 or f64, got none", "checks_test.cpp:");
 }
 
 TEST(Gradcheck, AConstantAndNothingHaveNoSlope) {

@@ -69,6 +69,18 @@ TEST(CustomOp, NamesAndSourcesMustNotBeEmpty) {
                     "custom_op_errors_test.cpp:");
 }
 
+TEST(CustomOp, FunctionsMustBeThere) {
+  using Rule = std::function<CustomOutput(const Inputs&)>;
+  EXPECT_THROW_WITH(CustomOp("cube").output(Rule()), Error, "cube: .output needs a function",
+                    "custom_op_errors_test.cpp:");
+  EXPECT_THROW_WITH(CustomOp("cube").grid(nullptr), Error, "cube: .grid needs a function",
+                    "custom_op_errors_test.cpp:");
+  EXPECT_THROW_WITH(CustomOp("cube").shared_bytes(nullptr), Error, "cube: .shared_bytes needs a function",
+                    "custom_op_errors_test.cpp:");
+  EXPECT_THROW_WITH(CustomOp("cube").backprop(std::function<Tensors(const CustomBackward&)>()), Error,
+                    "cube: .backprop needs a function", "custom_op_errors_test.cpp:");
+}
+
 TEST(CustomOp, BlocksHaveSoManyThreads) {
   EXPECT_THROW_WITH(CustomOp("wide").by_row(0, 2048), Error, "wide: a block must have 1 to 1024 threads, got 2048",
                     "custom_op_errors_test.cpp:");

@@ -182,7 +182,7 @@ TEST_P(Doors, CheckFiniteNamesTheOpThatWasCalled) {
   }
 }
 
-// --- operands that do not go together ------------------------------------------------------------------------------------
+// --- operands that do not go together ---------------------------------------------------------------------------------
 
 // x with another shape or dtype: what a user may well give instead.
 Tensors wrong_ones(const Tensor& x) {

@@ -236,7 +236,7 @@ OpCase triangular_row(const std::string& variant, TriangularSolveOptions options
                   {[] {
                      triangular_solve(ones({2, 3, 3}), ones({4, 3, 3}));
                    },
-                   {"triangular_solve", "broadcast", "[2]", "[4]"}}}};
+                   {"triangular_solve", "the axes before the last two must", "got [2, 3, 3] and [4, 3, 3]"}}}};
 }
 
 OpCase solve_row(const std::string& variant, bool vector) {

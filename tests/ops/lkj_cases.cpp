@@ -50,7 +50,7 @@ std::vector<OpCase> lkj_cases() {
       {[] {
          d::LKJCholesky(2, ones({3})).log_prob(ones({2, 2, 2}));
        },
-       {"LKJCholesky", "[2] and [3]"}}};
+       {"LKJCholesky", "got [2, 2, 2] and [3]"}}};
   return rows;
 }
 

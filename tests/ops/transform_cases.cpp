@@ -193,7 +193,8 @@ std::vector<OpCase> transform_cases() {
       "affine_transform", t::Affine(0.5, -3), [](Real x) { return 0.5L - 3 * x; },
       [](Real) { return std::log(Real(3)); },
       {{[] { t::Affine(arange(3), 1); }, {"Affine: loc must be f32 or f64, got i64", "cases.cpp"}},
-       {[] { t::Affine(ones({2}), 1).forward(ones({3})); }, {"Affine: shapes must be equal or broadcast, got [3], [2] and []"}},
+       {[] { t::Affine(ones({2}), 1).forward(ones({3})); },
+        {"Affine: shapes must be equal or broadcast, got [3], [2] and []"}},
        {[] { t::Affine(0, ones({2})).log_abs_det_jacobian(arange(3)); }, {"Affine: x must be f32 or f64, got i64"}}}));
   append(element_rows(
       "interval_transform", t::Interval(-1, 3), [](Real x) { return -1 + 4 * sigmoid_of(x); },
