@@ -151,7 +151,7 @@ struct Backward {
 };
 
 /// Rows whose part of dscale and dshift is added up in plain order; the parts are joined pairwise.
-REEL_INLINE int64_t rows_of_part(int64_t n) { return min(max<int64_t>(2 * kGrain / n, 8), kLeafRows); }
+REEL_INLINE int64_t rows_of_part(int64_t n) { return min<int64_t>(max<int64_t>(2 * kGrain / n, 8), 128); }
 
 /// parts [count, width]: the first becomes the sum of all.
 template <class T>

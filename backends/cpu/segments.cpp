@@ -1,7 +1,7 @@
 // Reductions over the rows of each segment, their gradients, and the ways to and from padded arrays.
 //
 // x is [total, width]. Columns go to vector lanes, four vectors at a time, rows are read in order: sums in plain order over
-// 128 rows, such sums pairwise, counted from the segment's first row. A long segment is cut where that tree has inner nodes,
+// 32 rows, such sums pairwise, counted from the segment's first row. A long segment is cut where that tree has inner nodes,
 // so that several threads give the same bits as one.
 
 #include "reel/backends/cpu/segments.h"
@@ -31,7 +31,7 @@ void sum_rows(const T* x, int64_t rows, int64_t width, int64_t begin, int64_t en
     return;
   }
   for_each_column_block<T>(begin, end, [=]<int K>(auto lanes, int64_t j) {
-    const auto sum = pairwise(0, rows, kLeafRows, [=](int64_t row, int64_t last) {
+    const auto chain = [=](int64_t row, int64_t last) {
       Pack<T, K> acc = Pack<T, K>::broadcast(0);
       for (const T* p = x + row * width + j; row < last; ++row, p += width) {
         for (int k = 0; k < K; ++k) {
@@ -41,7 +41,24 @@ void sum_rows(const T* x, int64_t rows, int64_t width, int64_t begin, int64_t en
         }
       }
       return acc;
-    });
+    };
+    Pack<T, K> sum;
+    if (rows <= kLeafRows) {
+      sum = chain(0, rows);
+    } else if constexpr (K > 1) {
+      sum = pairwise(0, rows, kLeafRows, chain);
+    } else {  // the same tree, but one chain of additions would wait for itself
+      sum = pairwise(0, rows, 4 * kLeafRows, [=](int64_t row, int64_t last) {
+        if (last - row < 4 * kLeafRows) return pairwise(row, last, kLeafRows, chain);
+        const int64_t next = kLeafRows * width;
+        Vec<T> a = Vec<T>::zero(), b = a, c = a, d = a;
+        for (const T *p = x + row * width + j, *const end = p + next; p < end; p += width) {
+          a = a + lanes.load(p), b = b + lanes.load(p + next);
+          c = c + lanes.load(p + 2 * next), d = d + lanes.load(p + 3 * next);
+        }
+        return Pack<T, K>{{(a + b) + (c + d)}};
+      });
+    }
     for (int k = 0; k < K; ++k) lanes.store(y + j + k * Vec<T>::width, sum.v[k]);
   });
 }

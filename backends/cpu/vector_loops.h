@@ -15,10 +15,10 @@ template <class T>
 inline constexpr T kInfinity = sizeof(T) == 4 ? T(__builtin_inff()) : T(__builtin_inf());
 
 /// Rows (of a column) or elements (of a row) that are summed before sums are combined pairwise: a column's in plain order, a
-/// row's in the lanes of four accumulators, 64 in each.
-inline constexpr int64_t kLeafRows = 128;
+/// row's in the lanes of four accumulators, 32 in each.
+inline constexpr int64_t kLeafRows = 32;
 template <class T>
-inline constexpr int64_t kLeafElements = 256 * Vec<T>::width;
+inline constexpr int64_t kLeafElements = 128 * Vec<T>::width;
 
 // --- one vector --------------------------------------------------------------------------------------------------------
 
