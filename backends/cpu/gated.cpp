@@ -1,8 +1,9 @@
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/unary_runs.h"
+#include "reel/core/scalar/gates.h"
 
-// Each row of x is a | b, the row of y is a f(b). f and f' are the loops of the elementwise kernels, run over pieces of a row
-// that stay in the first-level cache until they are multiplied.
+// Each row of x is a | b, the row of y is a f(b): in f32 by the formulas of core/scalar/gates.h. In f64, and backwards, f and f' are
+// the loops of the elementwise kernels, run over pieces of a row that stay in the first-level cache until they are multiplied.
 
 namespace reel::cpu::REEL_CPU_ISA {
 
@@ -12,6 +13,25 @@ constexpr int64_t kPiece = 512;
 
 UnaryOp function_of(GateOp op) {
   return op == GateOp::sigmoid ? UnaryOp::sigmoid : op == GateOp::gelu ? UnaryOp::gelu : UnaryOp::silu;
+}
+
+template <class Gate>
+void run_gate(const float* a, const float* b, float* y, int64_t count) {
+  float seen = 0;  // NaN once there is a result that is not finite
+#pragma omp simd reduction(+ : seen)
+  for (int64_t j = 0; j < count; ++j) {
+    y[j] = Gate::exact(a[j], b[j]);
+    seen = scalar::fma(y[j], 0.0f, seen);
+  }
+  if (seen == 0) return;
+#pragma omp simd
+  for (int64_t j = 0; j < count; ++j) y[j] = Gate::forward(a[j], b[j]);
+}
+
+auto gate_of(GateOp op) {
+  return op == GateOp::sigmoid ? run_gate<scalar::SigmoidGate>
+         : op == GateOp::gelu  ? run_gate<scalar::GeluGate>
+                               : run_gate<scalar::SiluGate>;
 }
 
 template <class T>
@@ -38,14 +58,19 @@ REEL_INLINE void for_each_piece(int64_t rows, int64_t n, F f) {
 void CpuOps::gated(GateOp op, const Array& x, const Array& y) {
   const int64_t n = y.shape.back();
   const Run function = unary_run(function_of(op), x.dtype);
+  const auto gate = gate_of(op);
   dispatch_floating(x.dtype, [&]<class T>() {
     const T* const from = x.as<T>();
     T* const to = y.as<T>();
     for_each_piece(y.shape[0], n, [=](int64_t row, int64_t column, int64_t count) {
       const T *const a = from + 2 * row * n + column, *const b = a + n;
       T* const result = to + row * n + column;
-      function(b, b, result, count);
-      multiply(a, result, result, count);
+      if constexpr (sizeof(T) == sizeof(float)) {
+        gate(a, b, result, count);
+      } else {
+        function(b, b, result, count);
+        multiply(a, result, result, count);
+      }
     });
   });
 }

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "reel/backends/cuda/map.h"
-#include "reel/core/scalar/unary.h"
+#include "reel/core/scalar/gates.h"
 
 namespace reel::cuda {
 
@@ -16,11 +16,11 @@ template <class F>
 REEL_DEVICE void dispatch(GateOp op, F f) {
   switch (op) {
     case GateOp::sigmoid:
-      return f.template operator()<scalar::Sigmoid>();
+      return f.template operator()<scalar::SigmoidGate>();
     case GateOp::gelu:
-      return f.template operator()<scalar::Gelu>();
+      return f.template operator()<scalar::GeluGate>();
     case GateOp::silu:
-      return f.template operator()<scalar::Silu>();
+      return f.template operator()<scalar::SiluGate>();
   }
 }
 
@@ -55,7 +55,7 @@ __global__ void gated(GateOp op, const T* x, T* y, GatedRows rows) {
       if (pack >= rows.packs) break;
       Pack<T, width> result;
       REEL_UNROLL
-      for (int k = 0; k < width; ++k) result.v[k] = from[s].a.v[k] * Gate::forward(from[s].b.v[k]);
+      for (int k = 0; k < width; ++k) result.v[k] = Gate::forward(from[s].a.v[k], from[s].b.v[k]);
       write_pack(y + int64_t{pack} * width, result);
     }
   });
@@ -74,6 +74,7 @@ __global__ void gated_backward(GateOp op, const T* x, const T* dy, T* dx, GatedR
     grad[s] = load_pack<T, width>(dy + int64_t{pack} * width);
   }
   dispatch(op, [&]<class Gate>() {
+    using F = typename Gate::Function;
     REEL_UNROLL
     for (int s = 0; s < kMapSteps; ++s) {
       const uint32_t pack = first_pack() + s * kMapThreads;
@@ -81,9 +82,9 @@ __global__ void gated_backward(GateOp op, const T* x, const T* dy, T* dx, GatedR
       Pack<T, width> da, db;
       REEL_UNROLL
       for (int k = 0; k < width; ++k) {
-        const T a = from[s].a.v[k], b = from[s].b.v[k], dy_k = grad[s].v[k], value = Gate::forward(b);
+        const T a = from[s].a.v[k], b = from[s].b.v[k], dy_k = grad[s].v[k], value = F::forward(b);
         da.v[k] = dy_k * value;
-        db.v[k] = dy_k * a * Gate::derivative(Gate::saved == scalar::Saved::output ? value : b);
+        db.v[k] = dy_k * a * F::derivative(F::saved == scalar::Saved::output ? value : b);
       }
       T* const to = dx + rows.place(pack, width);
       write_pack(to, da);

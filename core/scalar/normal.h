@@ -175,7 +175,7 @@ struct NormalExponential {
     const float n = shifted - shift;
     const float high = cancelling_fma(a, a, n * (2 * ln2_high<float>()));
     const float z = fma(n, 2 * ln2_low<float>(), high);
-    y = z * polynomial(z, -0.5f, 0.125f, -0.0208331475f, 0.00260415350f, -0.00026153025f, 0.0000217747141f);
+    y = fma(z * z, polynomial(z, 0.125f, -0.0208331475f, 0.00260415350f, -0.00026153025f, 0.0000217747141f), -0.5f * z);
     power = from_bits<float>(to_bits(shifted) << Format<float>::kMantissa);
   }
 };
@@ -205,23 +205,30 @@ REEL_SCALAR double gelu(double x) {
   return (x <= 0.0 ? 0.0 : x) - tail;
 }
 
-/// f32: the tail is s Q(s) (1 + y) 2^n; what s, Q and their product lose in rounding goes into `low`, that of s by the slope
-/// of s Q(s), so that the last sum rounds alone.
+/// The tail |x| Phi(-|x|) in f32 as (p + low) (1 + y) 2^n with p = s Q(s): what s, Q and their product lose in rounding goes
+/// into `low`, that of s by the slope of s Q(s).
+struct GeluTail {
+  NormalExponential e;
+  float p, low;
+
+  REEL_SCALAR explicit GeluTail(float a) : e(a) {
+    using R = TailRatioF32;
+    const float reciprocal = rough_reciprocal(a + R::offset);
+    const float s = a * reciprocal;
+    const float excess = cancelling_fma(s, a, cancelling_fma(s, R::offset, -a));  // s (a + 9/4) - a
+    const float v = s - R::center;
+    const float inner = R::inner(v);
+    const float q = fma(v, inner, R::first);
+    p = s * q;
+    const float rounding = fma(s, product_tail(v, inner, q - R::first), product_tail(s, q, p));
+    low = fma(excess * reciprocal, -fma(s, inner, q), rounding);
+  }
+};
+
 REEL_SCALAR float gelu(float x) {
-  using R = TailRatioF32;
-  const float a = normal_magnitude(x);
-  const NormalExponential e(a);
-  const float reciprocal = rough_reciprocal(a + R::offset);
-  const float s = a * reciprocal;
-  const float excess = cancelling_fma(s, a, cancelling_fma(s, R::offset, -a));  // s (a + 9/4) - a
-  const float v = s - R::center;
-  const float inner = R::inner(v);
-  const float q = fma(v, inner, R::first);
-  const float p = s * q;
-  const float rounding = fma(s, product_tail(v, inner, q - R::first), product_tail(s, q, p));
-  const float low = fma(excess * reciprocal, -fma(s, inner, q), rounding);
-  const float tail = p + fma(p, e.y, fma(low, e.y, low));
-  return fma(-tail * e.power, 0x1p-64f, x <= 0.0f ? 0.0f : x);
+  const GeluTail t(normal_magnitude(x));
+  const float tail = t.p + fma(t.p, t.e.y, fma(t.low, t.e.y, t.low));
+  return fma(-tail * t.e.power, 0x1p-64f, x <= 0.0f ? 0.0f : x);
 }
 
 /// Phi(x) + x phi(x); for a = |x| and x < 0 it is exp(-a^2 / 2) (R(a) - a / sqrt(2 pi)), and 1 minus that for x > 0.
