@@ -49,7 +49,6 @@ TEST(Gated, OfAnyNumbersIsTheirProduct) {
   const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   for (const DType dtype : {f32, f64}) {
     const double large = dtype == f32 ? 3.4e38 : 1.79e308, tiny = dtype == f32 ? 2e-38 : 4e-308;
-    // b goes no farther to the left than where f is as good as 0 in f32.
     const double numbers[] = {0.0,   -0.0,  0.5,    -0.5, 1.5,   -1.5, 10,   -10,      50,        -50, tiny,
                               -tiny, large, -large, 1e30, -1e30, 100,  -100, infinity, -infinity, nan};
     std::vector<double> pairs;
