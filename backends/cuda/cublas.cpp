@@ -72,7 +72,6 @@ struct PreferenceOwner {
   PreferenceOwner() {
     check(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspaceBytes);
-    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   }
   ~PreferenceOwner() { cublasLtMatmulPreferenceDestroy(preference); }
   template <class T>
@@ -80,8 +79,12 @@ struct PreferenceOwner {
     check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
           "cublasLtMatmulPreferenceSetAttribute");
   }
-  // Pointers as they are: what they are aligned to is part of the key under which the algorithm is kept.
-  void set_alignment(const Product& p) {
+  void set_for(const Product& p) {
+    // Where k is cut, bf16 and f16 are rounded before the bias is added (cuBLASLt of CUDA 13.0, seen on an H200).
+    const bool whole = p.bias != nullptr && is_half(p.dtype);
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        std::uint32_t{whole ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+    // Pointers as they are: what they are aligned to is part of the key under which the algorithm is kept.
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.a));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.b));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c));
@@ -137,7 +140,7 @@ struct Plan {
         b(layout_of(p, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n, p.ldb, p.stride_b)),
         c(layout_of(p, p.m, p.n, p.ldc, p.stride_c)) {
     PreferenceOwner preference;
-    preference.set_alignment(p);
+    preference.set_for(p);
     cublasLtMatmulHeuristicResult_t found;
     int count = 0;
     check(cublasLtMatmulAlgoGetHeuristic(handle, &operation, &a, &b, &c, &c, preference.preference, 1, &found, &count),
