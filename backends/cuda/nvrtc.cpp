@@ -111,8 +111,7 @@ const Nvrtc& Nvrtc::get(SourceLocation where) {
   static const Opened* const opened = new Opened;
   if (!opened->missing.empty())
     throw DeviceError(
-        "kernels in source form need NVIDIA's run-time compiler, libnvrtc (12 or newer): " + opened->missing,
-        where);
+        "kernels in source form need NVIDIA's run-time compiler, libnvrtc (12 or newer): " + opened->missing, where);
   static const Nvrtc* const instance = new Nvrtc(&opened->functions, where);
   return *instance;
 }
