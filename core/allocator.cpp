@@ -37,7 +37,8 @@ struct Depot {
   std::atomic<std::int64_t> cached{0};
   std::atomic<std::int64_t> filled[kClasses] = {};  // blocks per class, so that an empty class costs no lock
   ThreadCache* threads = nullptr;
-  FreeLists for_teams;                   // see TeamMember
+  FreeLists for_teams;                   // see TeamMember; not part of `cached`, and no more than kDepotBound
+  std::int64_t team_bytes = 0;           // in for_teams
   std::int64_t provided[kClasses] = {};  // of a class for a team's members, here and with them
   // What ended threads, and calls after a thread's end, leave behind.
   std::atomic<std::int64_t> live{0}, tensors{0}, nodes{0}, peak{0};
@@ -93,7 +94,8 @@ void empty_lists(FreeLists& lists) {
 }
 
 REEL_FAST_TLS thread_local bool this_thread_ended = false;
-REEL_FAST_TLS thread_local constinit ThreadCache* team_cache = nullptr;
+// The thread's two caches; this_thread is the one that is in use.
+REEL_FAST_TLS thread_local constinit ThreadCache *own_cache = nullptr, *team_cache = nullptr;
 
 void retire(ThreadCache* cache) {
   if (cache == nullptr) return;
@@ -113,8 +115,8 @@ void retire(ThreadCache* cache) {
 
 struct ThreadEnd {
   ~ThreadEnd() {
-    ThreadCache *const own = this_thread, *const of_team = team_cache;
-    this_thread = team_cache = nullptr;
+    ThreadCache *const own = own_cache, *const of_team = team_cache;
+    this_thread = own_cache = team_cache = nullptr;
     this_thread_ended = true;
     retire(own);
     retire(of_team);
@@ -135,7 +137,7 @@ ThreadCache* new_cache() {
 
 // The calling thread's cache, or null once the thread's own destructors have run.
 __attribute__((noinline)) ThreadCache* start_thread() {
-  if (!this_thread_ended) this_thread = new_cache();
+  if (!this_thread_ended) this_thread = own_cache = new_cache();
   return this_thread;
 }
 
@@ -149,15 +151,16 @@ void* take_for_team(ThreadCache& member, int index) {
   Depot& shared = depot();
   const std::lock_guard lock(shared.mutex);
   for (; shared.provided[index] < wanted; ++shared.provided[index]) {
-    void* const block = take_from_system(static_cast<std::size_t>(room));
+    void* const block =
+        shared.team_bytes + room <= kDepotBound ? take_from_system(static_cast<std::size_t>(room)) : nullptr;
     if (block == nullptr) break;
     poison(block, static_cast<std::size_t>(room));
     unpoison(block, sizeof(FreeLists::Block));
     shared.for_teams.push(index, block);
-    shared.cached.fetch_add(room, std::memory_order_relaxed);
+    shared.team_bytes += room;
   }
   void* const block = shared.for_teams.pop(index);
-  if (block != nullptr) shared.cached.fetch_sub(room, std::memory_order_relaxed);
+  if (block != nullptr) shared.team_bytes -= room;
   return block;
 }
 
@@ -249,7 +252,7 @@ void count_nodes(std::int64_t difference) noexcept {
 MemoryStats memory_stats() {
   Depot& shared = depot();
   const std::lock_guard lock(shared.mutex);
-  MemoryStats stats{shared.live, shared.cached, shared.peak, shared.tensors, shared.nodes};
+  MemoryStats stats{shared.live, shared.cached + shared.team_bytes, shared.peak, shared.tensors, shared.nodes};
   for (const ThreadCache* cache = shared.threads; cache != nullptr; cache = cache->next) {
     stats.live_bytes += cache->live.get();
     stats.cached_bytes += cache->cached();
@@ -268,7 +271,7 @@ void reset_peak_memory() {
 }
 
 void release_cached_memory() {
-  for (ThreadCache* const cache : {thread_cache(), team_cache}) {
+  for (ThreadCache* const cache : {own_cache, team_cache}) {
     if (cache == nullptr) continue;
     empty_lists(cache->lists);
     cache->held.set(cache->live.get());
@@ -278,6 +281,7 @@ void release_cached_memory() {
   const std::lock_guard lock(shared.mutex);
   empty_lists(shared.lists);
   empty_lists(shared.for_teams);
+  shared.team_bytes = 0;
   shared.cached.store(0, std::memory_order_relaxed);
   for (auto& filled : shared.filled) filled.store(0, std::memory_order_relaxed);
   for (auto& provided : shared.provided) provided = 0;

@@ -92,8 +92,8 @@ void parallel_chunks(std::int64_t count, std::int64_t chunk, void (*body)(void*,
 #pragma omp parallel num_threads(team_for(threads))
   {
     running = caller;
-    const TeamMember member(omp_get_num_threads());
     try {
+      const TeamMember member(omp_get_num_threads());
       for (int turn = 0; turn < count_of_parts; ++turn) {
         const int part = (omp_get_thread_num() + turn) % count_of_parts;
         const std::int64_t end = chunks * (part + 1) / count_of_parts;

@@ -12,7 +12,7 @@ struct SigmoidQuotient {
   float d, rest, unit, reciprocal;
 
   REEL_SCALAR explicit SigmoidQuotient(float x) {
-    const float above = x < lowest ? lowest : x;
+    const float above = x < -132.7f ? lowest : x;  // between the two `power` alone is infinite already, and d NaN
     const ReducedExponent<float> e = reduce_exponent(-(above > 87.0f ? 87.0f : above));
     const bool far = x < -44.0f;
     unit = far ? 0x1p-64f : 1.0f;

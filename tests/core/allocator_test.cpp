@@ -11,6 +11,7 @@
 #include "reel/core/parameter.h"
 #include "reel/core/scratch.h"
 #include "reel/core/tape.h"
+#include "reel/core/thread_cache.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
 #include "reel/ops/matmul.h"
@@ -18,6 +19,7 @@
 #include "reel/ops/softmax.h"
 #include "reel/ops/unary.h"
 #include "reel/tests/expect.h"
+#include "reel/tests/little_memory.h"
 #include "reel/tests/malloc_count.h"
 
 namespace reel {
@@ -85,6 +87,20 @@ TEST(Memory, EverySizeIsAlignedAndWritable) {
 TEST(Memory, OutOfMemoryTellsWhatWasAskedFor) {
   EXPECT_THROW_WITH(detail::host_allocate(std::size_t{1} << 60), OutOfMemory, "1152921504606846976");
   EXPECT_THROW_WITH(empty({std::int64_t{1} << 42}), OutOfMemory, "17592186044416", "live", "cached");
+}
+
+TEST(Memory, WhereThereIsNoneALoopGivesTheCallersCacheBack) {
+  constexpr std::int64_t kCached = 32 << 20;
+  { const Tensor large = empty({kCached}, {.dtype = u8}); }
+  ASSERT_GE(memory_stats().cached_bytes, kCached);
+  const std::int64_t before = memory_stats().cached_bytes;
+  {
+    const detail::TeamMember member(2);  // as within a parallel loop
+    detail::limit_blocks(std::size_t{1} << 20);
+    EXPECT_THROW(detail::host_allocate(std::size_t{kCached} * 2), OutOfMemory);
+    detail::limit_blocks(kLargestBlock);
+  }
+  EXPECT_LE(memory_stats().cached_bytes, before - kCached);
 }
 
 TEST(Memory, ASteadyTrainingStepCallsMallocZeroTimes) {

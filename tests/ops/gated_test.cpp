@@ -68,6 +68,19 @@ TEST(Gated, OfAnyNumbersIsTheirProduct) {
   }
 }
 
+// Where exponentials overflow on the way, on the left, and where they vanish, on the right.
+TEST(Gated, OfFiniteNumbersIsFinite) {
+  std::vector<float> pairs;
+  for (float b = -140; b < 100; b = std::nextafter(b + 0x1p-8f, 200.0f))
+    for (const float a : {0.0f, 1.0f, -1e30f}) pairs.insert(pairs.end(), {a, b});
+  const Tensor x = from_vector(pairs, {static_cast<std::int64_t>(pairs.size() / 2), 2});
+  for (const Gate& gate : kGates) {
+    const auto got = gate.fused(x, SourceLocation::current()).to_vector<float>();
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_TRUE(std::isfinite(got[i])) << pairs[2 * i] << " gated by " << pairs[2 * i + 1] << " = " << got[i];
+  }
+}
+
 TEST(Gated, HasTheGradientOfItsParts) {
   Generator generator(2);
   for (const std::int64_t n : {511, 513, 40000})
