@@ -143,7 +143,8 @@ def time_slope(calls, budget):
     times = [seconds_of(calls, count) for count in counts]
     counts, times = np.array(counts, dtype=np.float64), np.array(times)
     p, q = np.nonzero(counts[:, None] < counts[None, :])
-    return float(np.median((times[q] - times[p]) / (counts[q] - counts[p])))
+    slope = float(np.median((times[q] - times[p]) / (counts[q] - counts[p])))
+    return slope if slope > 0 else float(np.median(times / counts))  # where the machine was taken away
 
 
 def threads_setter(library):
