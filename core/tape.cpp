@@ -58,7 +58,7 @@ void require_usable(const char* call, const NodeList& list, SourceLocation where
   if (list.ended_out_of_order)
     throw Error(std::string(call) +
                     ": tapes must end in the reverse order of their beginning, got one that ended before another "
-                    "that began after it; nothing was recorded since",
+                    "that began after it",
                 where);
 }
 

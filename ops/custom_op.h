@@ -214,14 +214,19 @@ class REEL_API CustomOp {
                     SourceLocation where = SourceLocation::current());
 
   /// The loop for tensors on the CPU: f(const CpuContext&, Inputs, Outputs), or a template of the floating type,
-  /// []<class T>(const CpuContext&, Inputs, Outputs), which is called for float and for double.
+  /// []<class T>(const CpuContext&, Inputs, Outputs), which is called for float and for double. Throws Error if it is a
+  /// std::function or a pointer without a function.
   template <class F>
-  CustomOp&& cpu(F f) && {
-    return std::move(*this).cpu_loop([f](DType real, const CpuContext& cpu, Inputs in, Outputs out) {
-      if constexpr (std::is_invocable_v<const F&, const CpuContext&, Inputs, Outputs>) f(cpu, in, out);
-      else if (real == DType::f32) f.template operator()<float>(cpu, in, out);
-      else f.template operator()<double>(cpu, in, out);
-    });
+  CustomOp&& cpu(F f, SourceLocation where = SourceLocation::current()) && {
+    if constexpr (std::is_constructible_v<F, std::nullptr_t>)
+      if (f == nullptr) return std::move(*this).cpu_loop(nullptr, where);
+    return std::move(*this).cpu_loop(
+        [f](DType real, const CpuContext& cpu, Inputs in, Outputs out) {
+          if constexpr (std::is_invocable_v<const F&, const CpuContext&, Inputs, Outputs>) f(cpu, in, out);
+          else if (real == DType::f32) f.template operator()<float>(cpu, in, out);
+          else f.template operator()<double>(cpu, in, out);
+        },
+        where);
   }
 
   /// The kernel for tensors on a GPU: a __global__ function of a file, whose path is relative to the folder of the calling
@@ -317,7 +322,7 @@ class REEL_API CustomOp {
  private:
   detail::CustomOpState& own();
   const std::shared_ptr<detail::CustomOpState>& built(SourceLocation where) const;
-  CustomOp&& cpu_loop(detail::CpuLoop loop) &&;
+  CustomOp&& cpu_loop(detail::CpuLoop loop, SourceLocation where) &&;
   CustomOp&& spread(detail::CustomSpread how, int input, int threads, SourceLocation where) &&;
   detail::CustomResults run(std::initializer_list<CustomArgument> arguments, SourceLocation where) const;
   Tensor only_tensor(const detail::CustomResults& results, SourceLocation where) const;

@@ -54,7 +54,8 @@ detail::CustomOpState& CustomOp::own() {
 
 const std::string& CustomOp::name(SourceLocation where) const { return built(where)->kernel.op; }
 
-CustomOp&& CustomOp::cpu_loop(detail::CpuLoop loop) && {
+CustomOp&& CustomOp::cpu_loop(detail::CpuLoop loop, SourceLocation where) && {
+  require_function(name(), ".cpu", loop != nullptr, where);
   own().cpu = std::move(loop);
   return std::move(*this);
 }

@@ -71,6 +71,8 @@ TEST(CustomOp, NamesAndSourcesMustNotBeEmpty) {
 
 TEST(CustomOp, FunctionsMustBeThere) {
   using Rule = std::function<CustomOutput(const Inputs&)>;
+  using Loop = std::function<void(const CpuContext&, Inputs, Outputs)>;
+  EXPECT_THROW_WITH(CustomOp("cube").cpu(Loop()), Error, "cube: .cpu needs a function", "custom_op_errors_test.cpp:");
   EXPECT_THROW_WITH(CustomOp("cube").output(Rule()), Error, "cube: .output needs a function",
                     "custom_op_errors_test.cpp:");
   EXPECT_THROW_WITH(CustomOp("cube").grid(nullptr), Error, "cube: .grid needs a function",
