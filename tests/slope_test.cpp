@@ -20,7 +20,7 @@ void wait_until(Clock::time_point end) {
 /// The first of some measurements that is between the bounds, or the last one: the machine may be taken away during one.
 Slope some_slope(const std::function<void(std::int64_t)>& calls, double budget_seconds, double above, double below) {
   Slope slope;
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 40; ++i) {
     slope = time_slope(calls, budget_seconds);
     if (slope.seconds > above && slope.seconds < below) break;
   }
