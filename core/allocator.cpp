@@ -1,6 +1,7 @@
 // A caching allocator for host memory. Each thread keeps the blocks it frees in lists by size class and takes them from
 // there again, without a lock; what overflows a thread's bound, or is left when it ends, goes to a depot that all threads
 // share, and from there, beyond its bound, back to the system.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
@@ -40,8 +41,9 @@ struct Depot {
   FreeLists for_teams;                   // see TeamMember; not part of `cached`, and no more than kDepotBound
   std::int64_t team_bytes = 0;           // in for_teams
   std::int64_t provided[kClasses] = {};  // of a class for a team's members, here and with them
-  // What ended threads, and calls after a thread's end, leave behind.
-  std::atomic<std::int64_t> live{0}, tensors{0}, nodes{0}, peak{0};
+  // What ended threads, and calls after a thread's end, leave behind; `live` also has what settle() moves there.
+  std::atomic<std::int64_t> live{0}, tensors{0}, nodes{0};
+  std::int64_t peak = 0;  // of all threads, when the last one ended
 };
 
 Depot& depot() {
@@ -93,6 +95,30 @@ void empty_lists(FreeLists& lists) {
     }
 }
 
+// Of all threads, under the depot's mutex: no less than what was live at any time since reset_peak_memory().
+std::int64_t peak_of_all(const Depot& shared) {
+  std::int64_t peaks = std::max<std::int64_t>(shared.live, 0), live = shared.live;
+  for (const ThreadCache* cache = shared.threads; cache != nullptr; cache = cache->next) {
+    peaks += cache->peak.get();
+    live += cache->live.get();
+  }
+  return std::max({shared.peak, peaks, live});
+}
+
+// A thread whose blocks others free counts them as live for ever, and the others count less than nothing: what is beyond the
+// bytes of all threads, or below zero, goes to the depot's account, so that a peak is one of blocks that were in use together.
+void settle(ThreadCache& own) {
+  Depot& shared = depot();
+  const std::lock_guard lock(shared.mutex);
+  std::int64_t all = shared.live;
+  for (const ThreadCache* cache = shared.threads; cache != nullptr; cache = cache->next) all += cache->live.get();
+  const std::int64_t elsewhere =
+      own.live.get() - std::clamp<std::int64_t>(own.live.get(), 0, std::max<std::int64_t>(all, 0));
+  own.live.add(-elsewhere);
+  own.held.add(-elsewhere);
+  shared.live += elsewhere;
+}
+
 REEL_FAST_TLS thread_local bool this_thread_ended = false;
 // The thread's two caches; this_thread is the one that is in use.
 REEL_FAST_TLS thread_local constinit ThreadCache *own_cache = nullptr, *team_cache = nullptr;
@@ -104,6 +130,7 @@ void retire(ThreadCache* cache) {
   Depot& shared = depot();
   {
     const std::lock_guard lock(shared.mutex);
+    shared.peak = peak_of_all(shared);
     (cache->previous != nullptr ? cache->previous->next : shared.threads) = cache->next;
     if (cache->next != nullptr) cache->next->previous = cache->previous;
     shared.live += cache->live.get();
@@ -182,6 +209,7 @@ __attribute__((noinline)) void* fetch(int index, std::size_t bytes) {
   unpoison(block, bytes);
   poison(static_cast<char*>(block) + bytes, room - bytes);
   if (own != nullptr) {
+    if (own->live.get() < 0 || own->live.get() + static_cast<std::int64_t>(room) > own->peak.get()) settle(*own);
     own->held.add(static_cast<std::int64_t>(room));
     own->count(static_cast<std::int64_t>(room));
   } else {
@@ -198,6 +226,7 @@ __attribute__((noinline)) void give_away(int index, void* block) noexcept {
     cache->live.add(-static_cast<std::int64_t>(room));
     cache->held.add(-static_cast<std::int64_t>(room));
     if (cache->owned[index] > 0) --cache->owned[index];
+    if (cache->live.get() < 0) settle(*cache);
     give_to_depot_or_system(index, block);
     return;
   }
@@ -250,24 +279,26 @@ void count_nodes(std::int64_t difference) noexcept {
 }  // namespace detail
 
 MemoryStats memory_stats() {
+  if (ThreadCache* own = thread_cache()) settle(*own);
   Depot& shared = depot();
   const std::lock_guard lock(shared.mutex);
-  MemoryStats stats{shared.live, shared.cached + shared.team_bytes, shared.peak, shared.tensors, shared.nodes};
+  MemoryStats stats{shared.live, shared.cached + shared.team_bytes, peak_of_all(shared), shared.tensors, shared.nodes};
   for (const ThreadCache* cache = shared.threads; cache != nullptr; cache = cache->next) {
     stats.live_bytes += cache->live.get();
     stats.cached_bytes += cache->cached();
-    stats.peak_bytes += cache->peak.get();
     stats.live_tensors += cache->tensors.get();
     stats.live_nodes += cache->nodes.get();
   }
-  if (stats.peak_bytes < stats.live_bytes) stats.peak_bytes = stats.live_bytes;
   return stats;
 }
 
 void reset_peak_memory() {
+  if (ThreadCache* own = thread_cache()) settle(*own);
   Depot& shared = depot();
   const std::lock_guard lock(shared.mutex);
-  for (ThreadCache* cache = shared.threads; cache != nullptr; cache = cache->next) cache->peak.set(cache->live.get());
+  shared.peak = 0;
+  for (ThreadCache* cache = shared.threads; cache != nullptr; cache = cache->next)
+    cache->peak.set(std::max<std::int64_t>(cache->live.get(), 0));
 }
 
 void release_cached_memory() {

@@ -12,8 +12,8 @@ namespace reel {
 struct MemoryStats {
   std::int64_t live_bytes = 0;    // handed out: tensors, nodes' scratch, working memory
   std::int64_t cached_bytes = 0;  // kept for reuse by the threads' caches and the depot between them
-  std::int64_t peak_bytes =
-      0;  // largest live_bytes since the start or reset_peak(); an upper bound if several threads allocate
+  /// Largest live_bytes since the start or reset_peak_memory(). Of several threads the sum of their peaks: an upper bound.
+  std::int64_t peak_bytes = 0;
   std::int64_t live_tensors = 0;
   std::int64_t live_nodes = 0;  // recorded ops whose callbacks have not been released
 
@@ -22,7 +22,7 @@ struct MemoryStats {
 };
 
 REEL_API MemoryStats memory_stats();
-/// Peak from now on.
+/// peak_bytes from now on.
 REEL_API void reset_peak_memory();
 /// Gives the calling thread's cached blocks and the depot's back to the system.
 REEL_API void release_cached_memory();

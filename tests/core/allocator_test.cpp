@@ -48,6 +48,49 @@ TEST(Memory, PeakIsTheLargestSinceItWasReset) {
   EXPECT_LT(memory_stats().peak_bytes, base + (4 << 20));
 }
 
+TEST(Memory, PeakOfAThreadOutlivesIt) {
+  reset_peak_memory();
+  const std::int64_t base = memory_stats().live_bytes;
+  for (int i = 0; i < 10; ++i) std::thread([] { const Tensor x = empty({1 << 20}); }).join();
+  EXPECT_GE(memory_stats().peak_bytes, base + (4 << 20));
+  EXPECT_LT(memory_stats().peak_bytes, base + (12 << 20));  // one after the other
+  reset_peak_memory();
+  EXPECT_LT(memory_stats().peak_bytes, base + (4 << 20));
+}
+
+// A thread makes tensors, another drops them.
+TEST(Memory, PeakIsOfBlocksThatLiveTogether) {
+  constexpr int kRounds = 500, kBytes = 1 << 20;
+  reset_peak_memory();
+  const std::int64_t base = memory_stats().live_bytes;
+  std::atomic<Tensor*> handed{nullptr};
+  std::thread dropping([&] {
+    for (int i = 0; i < kRounds; ++i) {
+      while (handed.load() == nullptr) std::this_thread::yield();
+      delete handed.exchange(nullptr);
+      if (i == kRounds / 2) reset_peak_memory();
+    }
+    // It caches like any other thread, though it has freed more than it made.
+    const std::int64_t cached = memory_stats().cached_bytes;
+    std::vector<Tensor> own;
+    for (int i = 0; i < 8; ++i) own.push_back(empty({kBytes}, {.dtype = u8}));
+    own.clear();
+    EXPECT_GE(memory_stats().cached_bytes, cached);
+    const std::int64_t calls = malloc_calls();
+    { const Tensor again = empty({kBytes}, {.dtype = u8}); }
+    EXPECT_EQ(malloc_calls(), calls);
+  });
+  for (int i = 0; i < kRounds; ++i) {
+    while (handed.load() != nullptr) std::this_thread::yield();
+    handed = new Tensor(empty({kBytes}, {.dtype = u8}));
+  }
+  dropping.join();
+  const MemoryStats after = memory_stats();
+  EXPECT_EQ(after.live_bytes, base);
+  EXPECT_GE(after.peak_bytes, base + kBytes);
+  EXPECT_LT(after.peak_bytes, base + (100 << 20));  // a thread's slack, not what all rounds made
+}
+
 TEST(Memory, FreedBlocksAreReused) {
   const void* first = nullptr;
   {
