@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The digits example reaches 98.5 % as the median of five seeds, each in less than 20 seconds on two threads.
+"""The digits example reaches 98.5 % in less than 20 seconds on two threads, both as the median of five seeds: one run may have
+met a machine that was busy.
 
 Usage: digits_accuracy.py <program> <folder to work in>
 """
@@ -28,9 +29,9 @@ def train(program, folder, seed):
 def main():
     program, folder = sys.argv[1:3]
     runs = [train(program, os.path.join(folder, str(seed)), seed) for seed in range(5)]
-    median, slowest = statistics.median(a for a, _ in runs), max(s for _, s in runs)
-    print(f"median {median:.2f} % (at least {FLOOR}), slowest {slowest:.1f} s (less than {SECONDS})")
-    return 0 if median >= FLOOR and slowest < SECONDS else 1
+    accuracy, seconds = (statistics.median(values) for values in zip(*runs))
+    print(f"medians: {accuracy:.2f} % (at least {FLOOR}), {seconds:.1f} s (less than {SECONDS})")
+    return 0 if accuracy >= FLOOR and seconds < SECONDS else 1
 
 
 if __name__ == "__main__":
