@@ -16,8 +16,8 @@ namespace reel {
 struct TapeOptions {
   /// Throw at the first recorded op that makes a NaN or an infinity of what it was given, forward or backward. On a
   /// GPU nothing waits for that: it is told where the program waits anyway (item(), to_vector(), synchronize(), the end
-  /// of a sweep). A tape that ends before anything did waits once; what it finds is thrown by the next such call of the
-  /// thread, or by its next Tape, as a destructor must not throw. While another exception passes nothing is kept.
+  /// of a sweep). A tape that ends before anything did waits once; what it finds is thrown by the thread's next item(),
+  /// to_vector(), synchronize() or Tape, as a destructor must not throw. While another exception passes nothing is kept.
   bool check_finite = false;
 };
 
