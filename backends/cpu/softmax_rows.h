@@ -39,13 +39,39 @@ struct RowSum {
   T shift, sum;
 };
 
+/// A row of up to two vectors, which stays in registers: the classes of most classifiers. Its sum has the order that sum_row
+/// gives it, so that the length alone decides the bits.
+template <class T>
+inline constexpr int64_t kShortRow = 2 * Vec<T>::width;
+
+template <class T, class F>
+REEL_INLINE RowSum<T> exponentials_of_short_row(const T* x, int64_t n, T rate, F use) {
+  constexpr int64_t width = Vec<T>::width;
+  const auto exponential = [rate](Vec<T> v, T shift) __attribute__((always_inline)) {
+    return exp_negative((v - Vec<T>::broadcast(shift)) * Vec<T>::broadcast(rate));
+  };
+  if (n <= width) {
+    const FirstLanes<T> lanes(n);
+    const Vec<T> v = lanes.load_for_max(x);
+    const T shift = finite_shift(reduce_larger(v));
+    const Vec<T> e = exponential(v, shift);
+    const T sum = reduce_add(e);
+    use(lanes, 0, e, sum);
+    return {shift, sum};
+  }
+  const FirstLanes<T> lanes(n - width);
+  const Vec<T> v = Vec<T>::load(x), w = lanes.load_for_max(x + width);
+  const T shift = finite_shift(reduce_larger(larger(v, w)));
+  const Vec<T> e = exponential(v, shift), f = exponential(w, shift);
+  const T sum = reduce_add(e + f);
+  use(AllLanes<T>{}, 0, e, sum);
+  use(lanes, width, f, sum);
+  return {shift, sum};
+}
+
 template <class T>
 REEL_INLINE RowSum<T> sum_exp_row(const T* x, int64_t n, T rate) {
-  if (n <= Vec<T>::width) {  // in one register
-    const Vec<T> v = FirstLanes<T>(n).load_for_max(x);
-    const T shift = finite_shift(reduce_larger(v));
-    return {shift, reduce_add(exp_negative((v - Vec<T>::broadcast(shift)) * Vec<T>::broadcast(rate)))};
-  }
+  if (n <= kShortRow<T>) return exponentials_of_short_row(x, n, rate, [](auto, int64_t, Vec<T>, T) {});
   const T shift = finite_shift(max_of_row(x, n));
   const T sum = sum_row<T>(
       n, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
@@ -58,11 +84,11 @@ REEL_INLINE RowSum<T> sum_exp_row(const T* x, int64_t n, T rate) {
 /// rate = 1 / temperature.
 template <class T>
 REEL_INLINE void softmax_row(const T* x, T* y, int64_t n, T rate) {
-  if (n <= Vec<T>::width) {
-    const FirstLanes<T> lanes(n);
-    const Vec<T> v = lanes.load_for_max(x), shift = Vec<T>::broadcast(finite_shift(reduce_larger(v)));
-    const Vec<T> e = exp_negative((v - shift) * Vec<T>::broadcast(rate));
-    lanes.store(y, e * Vec<T>::broadcast(inverse_or_zero(reduce_add(e))));
+  if (n <= kShortRow<T>) {
+    exponentials_of_short_row(
+        x, n, rate, [y](auto lanes, int64_t i, Vec<T> e, T sum) __attribute__((always_inline)) {
+          lanes.store(y + i, e * Vec<T>::broadcast(inverse_or_zero(sum)));
+        });
     return;
   }
   const T shift = finite_shift(max_of_row(x, n));
