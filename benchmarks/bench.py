@@ -1,4 +1,5 @@
-"""Measures Reel and its peers row by row, taking turns, and writes docs/performance.md. See scripts/bench."""
+"""Measures Reel and its peers row by row, taking turns, and writes docs/performance.md, or docs/performance-avx2.md on a CPU
+without AVX-512. See scripts/bench."""
 
 import argparse
 import datetime
@@ -23,6 +24,11 @@ def machine():
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     wide = [flag for flag in ("avx2", "avx512f") if flag in programs.cpu_flags()]
     return f"{cpu[1] if cpu else platform.machine()} ({', '.join(wide)}), {os.cpu_count()} cores, {platform.system()} {platform.release()}"
+
+
+def page():
+    """The name of the document: CPUs without AVX-512 have one of their own, as other kernels run there."""
+    return "performance" if "avx512f" in programs.cpu_flags() else "performance-avx2"
 
 
 def told_by(*command):
@@ -131,7 +137,7 @@ def section(title, *parts):
 def document(outcome, limits, bars, cost, peers, drawn, head):
     """(Markdown, bars that were missed)."""
     def picture(name, alt):
-        return ["", f"![{alt}](performance/{name}.svg)"] if name in drawn else []
+        return ["", f"![{alt}]({page()}/{name}.svg)"] if name in drawn else []
 
     tables, failures = report.bars_tables(bars["rows"], outcome, [side.name for side in peers])
     users, missed = report.users_table(cost, bars["users"])
@@ -197,17 +203,18 @@ def main():
     if notes:
         head += ["", "Values that differ by more than rounding: " + "; ".join(notes) + "."]
     folder = ROOT / "docs" if whole else options.build / "benchmarks"
-    drawn = draw(folder / "performance", outcome)
+    drawn = draw(folder / page(), outcome)
     body, failures = document(outcome, limits, bars, cost, peers, drawn, head)
     failures += broken + [fault for result in results.values() for fault in result["wrong"]]
+    document_path = folder / f"{page()}.md"
     if whole:
-        write_document(folder / "performance.md", body)
+        write_document(document_path, body)
     else:
-        (folder / "performance.md").write_text(body + "\n")
+        document_path.write_text(body + "\n")
         print(body)
     for failure in failures:
         print(f"bench: {failure}", file=sys.stderr)
-    print(f"bench: {len(results)} rows, {len(failures)} failures; see {folder / 'performance.md'}", file=sys.stderr)
+    print(f"bench: {len(results)} rows, {len(failures)} failures; see {document_path}", file=sys.stderr)
     sys.exit(1 if failures else 0)
 
 

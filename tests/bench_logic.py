@@ -223,9 +223,15 @@ class Documents(unittest.TestCase):
             bench.write_document(path, "new")
             self.assertEqual(path.read_text(), f"before\n{bench.BEGIN}\nnew\n{bench.END}\nafter\n")
 
-    def test_the_document_has_the_markers(self):
-        text = (ROOT / "docs/performance.md").read_text()
-        self.assertLess(text.index(bench.BEGIN), text.index(bench.END))
+    def test_the_documents_have_the_markers(self):
+        names = set()
+        for flags in (["avx2"], ["avx2", "avx512f"]):
+            with mock.patch.object(programs, "cpu_flags", return_value=flags):
+                names.add(bench.page())
+        self.assertEqual(names, {"performance", "performance-avx2"})
+        for name in names:
+            text = (ROOT / f"docs/{name}.md").read_text()
+            self.assertLess(text.index(bench.BEGIN), text.index(bench.END))
 
     def test_plots_are_xml(self):
         from xml.etree import ElementTree
