@@ -104,7 +104,7 @@ class Mutator:
                 braces = self.tokens[i + 1].text == "{"
                 self.wrap(i + 1 + braces, self.statement_end(i) - braces, "-(", "return ")
             elif not flipped and token.text == "=" and self.tokens[i - 1].text == "]":
-                if self.kinds.before(self.file, i, self.names) == "value" and self.tokens[i + 1].text != "0":
+                if self.kinds.before(self.file, i, self.names) == "value" and self.tokens[i + 1].text not in ("0", "{"):
                     self.wrap(i + 1, self.statement_end(i), "-(", "store ")
 
     def tensor_negations(self, i, token, following, flipped):
