@@ -162,6 +162,74 @@ TEST(Gradients, OfANaNAreNaN) {
     EXPECT_TRUE(std::isnan(gradient([op](const Tensor& x) { return op(x, SourceLocation{}); }, x)[0]));
 }
 
+TEST(Pow, HasTheSpecialValuesOfWhatItIsMadeOf) {
+  // Beside the number 0.5 it is sqrt, as in PyTorch; beside a tensor C's pow.
+  for (const DType dtype : {f32, f64}) {
+    const TensorOptions options{.dtype = dtype};
+    const Tensor x = tensor({-0.0, 0.0, -kInf, kInf, kNaN}, options), half = full({5}, 0.5, options);
+    const auto values = [](const Tensor& y) { return y.to_vector<double>(); };
+    const std::vector<double> root = values(pow(x, 0.5)), c = values(pow(x, half)), inverse = values(pow(x, -0.5)),
+                              c_inverse = values(pow(x, -half)), minus = values(pow(x, -1));
+    EXPECT_THAT(root, ElementsAre(0, 0, testing::IsNan(), kInf, testing::IsNan()));
+    EXPECT_TRUE(std::signbit(root[0]));
+    EXPECT_THAT(c, ElementsAre(0, 0, kInf, kInf, testing::IsNan()));
+    EXPECT_FALSE(std::signbit(c[0]));
+    EXPECT_THAT(inverse, ElementsAre(-kInf, kInf, testing::IsNan(), 0, testing::IsNan()));
+    EXPECT_THAT(c_inverse, ElementsAre(kInf, kInf, 0, 0, testing::IsNan()));
+    EXPECT_THAT(minus, ElementsAre(-kInf, kInf, 0, 0, testing::IsNan()));
+    EXPECT_TRUE(std::signbit(minus[2]));
+    EXPECT_THAT(values(pow(x, 0)), Each(1));
+    EXPECT_THAT(values(pow(1, x)), Each(1));
+  }
+}
+
+TEST(Pow, HasItsMixedDerivativeWhereTheExponentIs0) {
+  // d2 / da db of a^b is a^(b - 1) (1 + b log a), so 1 / a; second and first order of a where that is not finite: 0.
+  const Tensor a = tensor({2, 1e-5, 0.5, 0, kNaN, kInf, 1e-310}, kDouble), b = zeros({7}, kDouble);
+  Tape outer;
+  outer.watch(a);
+  outer.watch(b);
+  const auto slope_of = [&](const Tensor& x) {
+    Tape inner;
+    inner.watch(a);
+    inner.watch(b);
+    const Tensor y = pow(a, b);
+    return inner.gradient(y, ones_like(y), {x})[0];
+  };
+  const Tensor by_a = slope_of(a), by_b = slope_of(b);
+  EXPECT_THAT(by_a.to_vector<double>(), Each(0));
+  const Tensors mixed{outer.gradient(sum(narrow(by_a, 0, 0, 3)), {b})[0],
+                      outer.gradient(sum(narrow(by_b, 0, 0, 3)), {a})[0]};
+  for (const Tensor& second : mixed) {
+    const std::vector<double> d = second.to_vector<double>();
+    EXPECT_DOUBLE_EQ(d[0], 0.5);
+    EXPECT_DOUBLE_EQ(d[1], 1e5);
+    EXPECT_DOUBLE_EQ(d[2], 2);
+  }
+}
+
+TEST(OfNothing, TheLargestAndTheLeastHaveNoSecondDerivative) {
+  const Tensor x = tensor({3, 1, 3}, kDouble), none = zeros({0, 2}, kDouble);
+  const Offsets lengths(std::vector<std::int64_t>{2, 0, 1});
+  for (const bool largest : {true, false}) {
+    const auto rows = [&](const Tensor& v) { return largest ? amax(Ragged(v, lengths)) : amin(Ragged(v, lengths)); };
+    const auto columns = [&](const Tensor& v) { return largest ? amax(v, 0) : amin(v, 0); };
+    for (const auto& [f, v] : {std::pair<Function, Tensor>(rows, x), std::pair<Function, Tensor>(columns, none)}) {
+      Tape strict{{.check_finite = true}};
+      strict.watch(v);
+      const Tensor dy = ones_like(untaped([&, &f = f, &v = v] { return f(v); }));
+      strict.watch(dy);
+      const Tensor dx = [&, &f = f, &v = v] {
+        Tape inner;
+        inner.watch(v);
+        return inner.gradient(f(v), dy, {v})[0];
+      }();
+      const std::vector<double> second = strict.gradient(sum(dx), {dy})[0].to_vector<double>();
+      EXPECT_EQ(second, (v.size() > 0 ? std::vector<double>{1, 0, 1} : std::vector<double>{0, 0}));
+    }
+  }
+}
+
 TEST(LogNdtr, HasItsDerivativesInTheLeftTail) {
   const Tensor x = tensor({-1e3, -40, 40}, kDouble);
   const Function f = [](const Tensor& x) { return log_ndtr(x); };
@@ -173,6 +241,13 @@ TEST(LogNdtr, HasItsDerivativesInTheLeftTail) {
   EXPECT_NEAR(second[1], -1 + 1.0 / 1600 - 6 / std::pow(40, 4), 1e-7);
   EXPECT_EQ(second[2], 0);
   EXPECT_EQ(second_derivatives(f, full({1}, kInf, kDouble))[0], 0);
+  // Where the slope and x agree to all digits; on both sides of where the series takes over; and in f32.
+  EXPECT_THAT(second_derivatives(f, tensor({-1e9, -1e200, -kInf}, kDouble)), Each(-1));
+  const std::vector<double> around = second_derivatives(f, tensor({-50 + 1e-6, -50 - 1e-6}, kDouble));
+  EXPECT_NEAR(around[0] - around[1], 2e-6 * 2 / std::pow(50, 3), 2e-12);
+  const std::vector<double> narrow = second_derivatives(f, tensor({-9.99, -10.01, -100, -1e4, -1e30}, {.dtype = f32})),
+                            wide = second_derivatives(f, tensor({-9.99, -10.01, -100, -1e4, -1e30}, kDouble));
+  for (std::size_t i = 0; i < wide.size(); ++i) EXPECT_NEAR(narrow[i], wide[i], 3e-5) << i;
 }
 
 TEST(Temperature, MustBeANumberThatDividesInTheDtype) {
