@@ -164,7 +164,7 @@ Tensor reduced(const Tensor& loss, Reduction reduction, const Targets& targets, 
   return total / untaped([&] { return sum(weights.times(targets.counted, targets)); });
 }
 
-// Where the target is 0 the probability is not looked at: it may be 0 too.
+// Where the target is 0 the probability may be 0 too, or NaN: it is not looked at then.
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const ClassWeights& weights,
                           const CrossEntropyOptions& options, SourceLocation where) {
   check::like("cross_entropy", "target", target, "logits", logits, where);
@@ -172,8 +172,9 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const Clas
   const double smoothing = options.label_smoothing;
   const Tensor wanted =
       smoothing > 0 ? (1 - smoothing) * target + smoothing / static_cast<double>(logits.shape()[1]) : target;
-  const Tensor some = untaped([&] { return cast(wanted != 0, logits.dtype()); });
-  const Tensor loss = weights.sum(wanted * detail::relu_mask(neg(log_softmax(logits, 1)), some));
+  const Tensor cost = neg(log_softmax(logits, 1));
+  const Tensor some = untaped([&] { return cast(logical_or(wanted != 0, isfinite(cost)), logits.dtype()); });
+  const Tensor loss = weights.sum(wanted * detail::relu_mask(cost, some));
   if (options.reduction == Reduction::none) return loss;
   return options.reduction == Reduction::sum ? sum(loss) : mean(loss);
 }

@@ -15,6 +15,7 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
 #include "reel/ops/elementwise.h"
+#include "reel/ops/gradcheck.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
@@ -116,6 +117,21 @@ TEST(MaskedSoftmax, LeaksNothingOfWhatIsMasked) {
     }
     for (const std::size_t hidden : {2, 4, 5, 6, 7}) EXPECT_EQ(expected[hidden], 0) << "function " << i;
   }
+}
+
+TEST(CrossEntropy, HasTheGradientOfSoftLabelsThatAre0) {
+  const Tensor logits = tensor({1, -2, 0.5, 1, 2, -kInf}, {2, 3}, kDouble),
+               target = tensor({0, 1, 0, 0.5, 0.5, 0}, {2, 3}, kDouble);
+  const CrossEntropyOptions none{.reduction = Reduction::none};
+  const std::vector<double> dx =
+      gradient([&](const Tensor& t) { return cross_entropy(logits, t, none); }, target);  // for an output gradient of 2
+  const std::vector<double> log_p = log_softmax(logits, 1).to_vector<double>();
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_DOUBLE_EQ(dx[i], -2 * log_p[i]) << i;
+  EXPECT_EQ(dx[5], 0);  // of a class whose probability is 0
+  const auto finite = [&](const Tensor& x, const Tensor& t) { return cross_entropy(x, t, none); };
+  const GradcheckReport report = gradcheck(finite, {narrow(logits, 0, 0, 1), narrow(target, 0, 0, 1)});
+  EXPECT_TRUE(report) << report;
+  EXPECT_EQ(report.kinks, 0);
 }
 
 TEST(IgnoredRows, LeakNothing) {
