@@ -136,10 +136,29 @@ TEST(CrossEntropy, HasTheGradientOfSoftLabelsThatAre0) {
 
 TEST(IgnoredRows, LeakNothing) {
   const Tensor logits = tensor({1, kNaN, kInf, 0, 0, 0}, {2, 3}, kDouble), target = tensor({7, 1}, {.dtype = i64});
-  const std::vector<double> dx = gradient(
-      [&](const Tensor& x) { return cross_entropy(x, target, {.reduction = Reduction::sum, .ignore = 7}); }, logits);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(dx[static_cast<std::size_t>(i)], 0);
-  EXPECT_NEAR(dx[4], -4.0 / 3, 1e-15);
+  for (const double smoothing : {0.0, 0.3})
+    for (const Tensor& weight : {Tensor(), ones({3}, kDouble)})
+      for (const Reduction reduction : {Reduction::sum, Reduction::mean}) {
+        const CrossEntropyOptions options{
+            .reduction = reduction, .ignore = 7, .label_smoothing = smoothing, .weight = weight};
+        const auto f = [&](const Tensor& x) { return cross_entropy(x, target, options); };
+        const std::vector<double> dx = gradient(f, logits);
+        for (int i = 0; i < 3; ++i) EXPECT_EQ(dx[static_cast<std::size_t>(i)], 0);
+        EXPECT_NEAR(dx[4], -4.0 / 3 * (1 - smoothing), 1e-15);
+        EXPECT_NEAR(f(logits).item(), std::log(3.0), 1e-15);
+      }
+}
+
+TEST(IgnoredRows, OfWhichThereAreNoOthersHaveNoGradient) {
+  const Tensor logits = tensor({1, 2, 3, 0, 0, 0}, {2, 3}, kDouble), target = full({2}, 7, {.dtype = i64});
+  for (const double smoothing : {0.0, 0.3}) {
+    const auto f = [&](const Tensor& x) {
+      return cross_entropy(x, target, {.ignore = 7, .label_smoothing = smoothing});
+    };
+    EXPECT_TRUE(std::isnan(f(logits).item()));
+    EXPECT_THAT(gradient(f, logits), Each(0));
+  }
+  EXPECT_THAT(gradient([&](const Tensor& x) { return nll_loss(x, target, {.ignore = 7}); }, logits), Each(0));
 }
 
 TEST(Winners, ThatAreNaNHaveTheGradient) {
