@@ -237,6 +237,13 @@ TEST(Gradcheck, OneTensorNeedsNoBraces) {
   EXPECT_TRUE(compare_backends(twice, x, {.device = Device::cpu()}));
 }
 
+TEST(AdjointCheck, OfWhatDoesNotDependOnItsInputComparesZeros) {
+  const auto nothing = [](const Tensor& t) { return zeros_like(t); };
+  const AdjointReport report = adjoint_check(nothing, ones({3}, kDouble));
+  EXPECT_TRUE(report) << report;
+  EXPECT_EQ(report.backward, 0);
+}
+
 TEST(Gradcheck, WhatWouldCheckNothingIsRefused) {
   const Tensor x = ones({3}, {.dtype = f64});
   const auto f = [](const Tensor& t) { return t * t; };

@@ -175,6 +175,15 @@ TEST(Winners, ThatAreNaNHaveTheGradient) {
   EXPECT_THAT(gradient([&](const Tensor& x) { return minimum(other, x); }, x), ElementsAre(2, 2, 1, 2));
 }
 
+TEST(Logaddexp, GivesItsGradientToTheInfiniteSide) {
+  const Tensor a = tensor({kInf, kInf, 1, kInf, -kInf}, kDouble), b = tensor({kInf, 1, kInf, -kInf, -kInf}, kDouble);
+  EXPECT_THAT(logaddexp(a, b).to_vector<double>(), ElementsAre(kInf, kInf, kInf, kInf, -kInf));
+  EXPECT_THAT(gradient([&](const Tensor& x) { return logaddexp(x, b); }, a), ElementsAre(1, 2, 0, 2, 0));
+  EXPECT_THAT(gradient([&](const Tensor& x) { return logaddexp(a, x); }, b), ElementsAre(1, 0, 2, 0, 0));
+  EXPECT_THAT(gradient([](const Tensor& x) { return logsumexp(x); }, narrow(a, 0, 1, 2)),
+              ElementsAre(testing::IsNan(), 0));
+}
+
 TEST(Gradients, OfActivationsAreTheirLimitsAtInfinity) {
   const Tensor x = tensor({-kInf, kInf}, kDouble);
   using Op = Tensor (*)(const Tensor&, SourceLocation);
