@@ -8,6 +8,7 @@
 
 #include "reel/core/dependence.h"
 #include "reel/core/error.h"
+#include "reel/core/given_numbers.h"
 #include "reel/core/ops.h"
 #include "reel/core/scratch.h"
 #include "reel/core/tape.h"
@@ -37,6 +38,15 @@ class RunningScope {
  private:
   Running before_;
 };
+
+// What the callback records was computed with the number too that the op was given.
+REEL_INLINE void run_callback(const Node& node, Gradients& gradients) {
+  if (node.infinity == 0) [[likely]]
+    return node.run(node.callback, gradients);
+  const Scalar infinity = node.infinity * INFINITY;
+  const GivenNumbers given(&infinity, 1);
+  node.run(node.callback, gradients);
+}
 
 Tensor sum_of(const Tensor& a, const Tensor& b) {
   if (is_half(a.dtype())) {
@@ -188,7 +198,7 @@ void Sweep::run_node(const Node& node) {
   with_context(
       [&] {
         const BackwardTrace trace(node, gradients);
-        node.run(node.callback, gradients);
+        run_callback(node, gradients);
         if (list_.ended_in_sweep())
           throw Error("the callback must leave the tape that is being swept alive, got one that ended it");
         if (thread_tape.strict) check_gradients(node);

@@ -45,10 +45,10 @@ AdjointReport adjoint_check(A&& a, const std::tuple<X, Xs...>& inputs, const Adj
   return detail::adjoint_check([&](const Tensors& xs) { return detail::call_with(where, a, xs, inputs); }, {},
                                detail::flat(inputs), options, where);
 }
-template <class A, std::same_as<Ragged> R>  // no braces
-AdjointReport adjoint_check(A&& a, const R& x, const AdjointOptions& options = {},
+template <class A, detail::OneInput X>
+AdjointReport adjoint_check(A&& a, const X& x, const AdjointOptions& options = {},
                             SourceLocation where = SourceLocation::current()) {
-  return adjoint_check(std::forward<A>(a), std::tuple(x), options, where);
+  return adjoint_check(std::forward<A>(a), detail::inputs_of(x), options, where);
 }
 /// The same for a pair of functions of Tensors, of which the second is said to be the first one's transpose.
 template <class A, class B>
@@ -63,6 +63,12 @@ adjoint_check(A&& a, B&& transposed, const Tensors& inputs, const AdjointOptions
         return detail::call_with({"adjoint_check", where}, transposed, ys);
       },
       inputs, options, where);
+}
+template <class A, class B, std::same_as<Tensor> X>
+requires std::is_invocable_v<B&, const Tensor&> AdjointReport
+adjoint_check(A&& a, B&& transposed, const X& x, const AdjointOptions& options = {},
+              SourceLocation where = SourceLocation::current()) {
+  return adjoint_check(std::forward<A>(a), std::forward<B>(transposed), Tensors{x}, options, where);
 }
 
 }  // namespace reel

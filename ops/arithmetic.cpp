@@ -100,7 +100,7 @@ struct Pow {
       const double exponent = b.scalar.real;
       return exponent == 0 ? 0 * dy : exponent * dy * pow(Arg(a), exponent - 1);
     }
-    const Tensor some = untaped([&] { return b.tensor != 0; });
+    const Tensor some = untaped([&] { return logical_or(b.tensor != 0, isfinite(1 / a.tensor)); });
     return dy * b.tensor * pow(reel::where(some, a.tensor, 1), b.tensor - 1);
   }
   static Tensor right(const Tensor& dy, const Side& a, const Side& b, const Tensor& y) {

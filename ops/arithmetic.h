@@ -22,10 +22,10 @@ REEL_API Tensor div(const Arg& a, const Arg& b);
 REEL_API Tensor maximum(const Arg& a, const Arg& b);
 REEL_API Tensor minimum(const Arg& a, const Arg& b);
 
-/// a^b with the special values of C's pow; accurate to 2 (f32) and 4 ULP (f64). Beside a number 2, 3, 0.5, -0.5, 1 or
-/// -1 it is made of products, roots and quotients. Integers: wrap around; b < 0 gives a truncated 1 / a^-b, and throws
-/// Error if it is a number. Gradients of any order: that of a is 0 where b is 0, that of b is 0 where a is 0 and b is
-/// not negative.
+/// a^b with the special values of C's pow, accurate to 2 (f32) and 4 ULP (f64). Beside a number 2, 3, 0.5, -0.5, 1 or -1
+/// it is made of products, roots and quotients, with theirs: 0.5 is sqrt, -0 at -0 and NaN at -inf, as in PyTorch.
+/// Integers: wrap around; b < 0 gives a truncated 1 / a^-b, and throws Error if it is a number. Gradients of any order:
+/// that of a is 0 where b is 0, that of b is 0 where a is 0 and b is not negative.
 REEL_API Tensor pow(const Arg& a, const Arg& b);
 
 /// bool8; no gradient.

@@ -47,10 +47,10 @@ CompareReport compare_backends(F&& f, const std::tuple<X, Xs...>& inputs, const 
   return detail::compare_backends([&](const Tensors& xs) { return detail::call_with(where, f, xs, inputs); },
                                   detail::flat(inputs), options, where);
 }
-template <class F, std::same_as<Ragged> R>  // no braces
-CompareReport compare_backends(F&& f, const R& x, const CompareOptions& options = {},
+template <class F, detail::OneInput X>
+CompareReport compare_backends(F&& f, const X& x, const CompareOptions& options = {},
                                SourceLocation where = SourceLocation::current()) {
-  return compare_backends(std::forward<F>(f), std::tuple(x), options, where);
+  return compare_backends(std::forward<F>(f), detail::inputs_of(x), options, where);
 }
 
 }  // namespace reel

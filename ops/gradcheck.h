@@ -87,6 +87,12 @@ constexpr bool takes_some(std::index_sequence<I...>) {
   return (takes<F>(std::make_index_sequence<I + 1>()) || ...);
 }
 
+// What may stand without braces. (No conversion: {x} is a list.)
+template <class X>
+concept OneInput = std::same_as<X, Tensor> || std::same_as<X, Ragged>;
+inline Tensors inputs_of(const Tensor& x) { return {x}; }
+inline std::tuple<Ragged> inputs_of(const Ragged& x) { return std::tuple(x); }
+
 // f, which takes its tensors one by one or as a list. One that takes any number of them (const auto&... xs) gets as many as
 // there are; a list only if that is all it takes, for the body of such an f does not compile for lists.
 template <class F>
@@ -137,10 +143,11 @@ GradcheckReport gradcheck(F&& f, const std::tuple<X, Xs...>& inputs, const Gradc
   return detail::gradcheck([&](const Tensors& xs) { return detail::call_with(where, f, xs, inputs); },
                            detail::flat(inputs), options, where);
 }
-template <class F, std::same_as<Ragged> R>  // no braces
-GradcheckReport gradcheck(F&& f, const R& x, const GradcheckOptions& options = {},
+/// The same for a single input, a Tensor or a Ragged: gradcheck(f, x).
+template <class F, detail::OneInput X>
+GradcheckReport gradcheck(F&& f, const X& x, const GradcheckOptions& options = {},
                           SourceLocation where = SourceLocation::current()) {
-  return gradcheck(std::forward<F>(f), std::tuple(x), options, where);
+  return gradcheck(std::forward<F>(f), detail::inputs_of(x), options, where);
 }
 
 }  // namespace reel

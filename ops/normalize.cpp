@@ -5,6 +5,7 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
+#include "reel/ops/create.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
@@ -27,9 +28,14 @@ struct Rows {
 // The gradients in recorded ops, to be differentiated again. In the order of the kernels, so that overflow shows in the same
 // places: the mean is taken from a row's first element on.
 void recorded_gradients(Gradients& g, const Tensor& input, const Tensor& weight, const Rows& r) {
+  if (r.n == 0) {  // the mean of nothing would be NaN
+    for (int i = 0; i < 3; ++i)
+      if (g.needs(i)) g.add(i, zeros(g.shape(i), {.dtype = input.dtype(), .device = input.device()}));
+    return;
+  }
   const Tensor x = reshape(input, {r.rows, r.n}), dy = reshape(g.dy(), {r.rows, r.n});
   const auto centered = [&](const Tensor& d) { return r.center ? d - mean(d, 1, Keep::yes) : d; };
-  const Tensor first = stop_gradient(narrow(x, 1, 0, r.n > 0 ? 1 : 0));
+  const Tensor first = stop_gradient(narrow(x, 1, 0, 1));
   const Tensor from_mean = r.center ? x - (first + mean(x - first, 1, Keep::yes)) : x;
   const Tensor d = centered(from_mean);  // again: what rounding left
   const Tensor rstd = rsqrt(mean(square(d), 1, Keep::yes) + r.eps);
@@ -140,6 +146,32 @@ Tensor affine(Tensor y, const Tensor& weight, const Tensor& bias, const Shape& p
   return contiguous(y);
 }
 
+// Whether two tensors [channels] have an element in one place.
+bool meet(const Tensor& a, const Tensor& b) {
+  const auto size = static_cast<std::int64_t>(size_of(a.dtype())), step = b.stride(0) * size;
+  const std::int64_t apart = static_cast<const char*>(a.array().data) - static_cast<const char*>(b.array().data);
+  for (std::int64_t i = 0; i < a.size(); ++i) {
+    const std::int64_t offset = apart + i * a.stride(0) * size;
+    if (offset == 0 || (step != 0 && offset % step == 0 && offset / step >= 0 && offset / step < b.size())) return true;
+  }
+  return false;
+}
+
+// Of what training writes nothing may be refused once one of both is written.
+void check_running(const Tensor& mean, const Tensor& variance, SourceLocation where) {
+  for (const Tensor* running : {&mean, &variance}) {
+    if (!running->defined()) continue;
+    detail::refuse_if_taped(*running, "batch_norm", where);
+    if (running->size() > 1 && running->stride(0) == 0)
+      throw ShapeError(std::string("batch_norm: in ") + (running == &mean ? "running_mean" : "running_variance") +
+                           " each channel must have a place of its own, got a view of shape " + running->shape().str() +
+                           " in which all share one",
+                       where);
+  }
+  if (mean.defined() && variance.defined() && meet(mean, variance))
+    throw Error("batch_norm: running_mean and running_variance must be two tensors, got two that share memory", where);
+}
+
 // running = (1 - momentum) running + momentum batch
 void move_running(Tensor running, const Tensor& batch, double momentum, SourceLocation where) {
   if (running.defined()) running.copy_((1 - momentum) * running + momentum * batch, where);
@@ -154,6 +186,7 @@ Tensor by_batch(const Tensor& x, const Tensor& running_mean, const Tensor& runni
   if (count == 1)
     throw ShapeError("batch_norm: training needs more than one value per channel, got x of shape " + x.shape().str(),
                      where);
+  check_running(running_mean, running_variance, where);
   const Normalized batch =
       normalize("batch_norm", transpose(x, 0, 1), {channels, count, true, options.eps}, {}, {}, where);
   if (count > 0)

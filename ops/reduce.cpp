@@ -69,10 +69,15 @@ T winning(const T& x, const Tensor& y) {
   return untaped([&] { return cast(logical_or(x == y, isnan(x)), y.dtype()); });
 }
 
+// How many won, for a divisor: 1 where there is nothing.
+Tensor at_least_one(const Tensor& count) {
+  return untaped([&] { return maximum(count, 1); });
+}
+
 // The gradient of an extremum over several axes: split evenly among the elements that equal it.
 Tensor split_evenly(const Tensor& dy, const Tensor& x, const Tensor& y, std::uint32_t axes) {
   const Tensor winners = winning(x, y);
-  const Tensor share = dy / reduced(ReduceOp::sum, winners, axes, Keep::yes);
+  const Tensor share = dy / at_least_one(reduced(ReduceOp::sum, winners, axes, Keep::yes));
   return detail::relu_mask(share, winners);
 }
 
@@ -186,7 +191,8 @@ Tensor extremum(const char* name, ReduceOp op, const Ragged& x, SourceLocation w
     const detail::InfinityOfNoRows given(op, x.offsets());
     record_op(name, where, {&x.values()}, y, {&x.values(), &y}, [x, y](Gradients& g) {
       const Ragged winners = winning(x, y);
-      const Ragged share = repeat_rows(g.dy() / untaped([&] { return sum(winners); }), x.offsets());
+      const Tensor count = untaped([&] { return sum(winners); });
+      const Ragged share = repeat_rows(g.dy() / at_least_one(count), x.offsets());
       g.add(0, detail::relu_mask(share.values(), winners.values()));
     });
   }

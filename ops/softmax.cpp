@@ -164,7 +164,7 @@ Tensor reduced(const Tensor& loss, Reduction reduction, const Targets& targets, 
   return total / untaped([&] { return sum(weights.times(targets.counted, targets)); });
 }
 
-// Where the target is 0 the probability is not looked at: it may be 0 too.
+// Where the target is 0 the probability may be 0 too, or NaN: it is not looked at then.
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const ClassWeights& weights,
                           const CrossEntropyOptions& options, SourceLocation where) {
   check::like("cross_entropy", "target", target, "logits", logits, where);
@@ -172,8 +172,9 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const Clas
   const double smoothing = options.label_smoothing;
   const Tensor wanted =
       smoothing > 0 ? (1 - smoothing) * target + smoothing / static_cast<double>(logits.shape()[1]) : target;
-  const Tensor some = untaped([&] { return cast(wanted != 0, logits.dtype()); });
-  const Tensor loss = weights.sum(wanted * detail::relu_mask(neg(log_softmax(logits, 1)), some));
+  const Tensor cost = neg(log_softmax(logits, 1));
+  const Tensor some = untaped([&] { return cast(logical_or(wanted != 0, isfinite(cost)), logits.dtype()); });
+  const Tensor loss = weights.sum(wanted * detail::relu_mask(cost, some));
   if (options.reduction == Reduction::none) return loss;
   return options.reduction == Reduction::sum ? sum(loss) : mean(loss);
 }
@@ -197,7 +198,8 @@ Tensor row_losses(const Tensor& logits, const Tensor& target, std::int64_t ignor
             const Tensor counted = untaped([&] { return logical_and(target != ignore, max(logits, 1) != -INFINITY); });
             const Tensor grad =
                 mean ? g.dy() / untaped([&] { return slice(lse, 0, lse.size() - 1, lse.size()); }) : g.dy();
-            const Tensor weight = unsqueeze(grad * cast(counted, logits.dtype()), 1);
+            // If none counts, the mean's gradient is infinite, or NaN.
+            const Tensor weight = unsqueeze(detail::relu_mask(grad, cast(counted, logits.dtype())), 1);
             g.add(0, (softmax(reel::where(unsqueeze(counted, 1), logits, 0.0), 1) - hit) * weight);
             return;
           }
@@ -259,7 +261,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
   const Targets targets(classes, options.ignore, logits.dtype());
   Tensor loss = weights.times(row_losses(logits, classes, options.ignore, false, where), targets);
   if (smoothing > 0) {
-    const Tensor spread = weights.sum(neg(log_softmax(logits, 1)));
+    const Tensor counted =
+        detail::broadcast_view(untaped([&] { return unsqueeze(targets.counted, 1); }), logits.shape());
+    const Tensor spread = weights.sum(neg(log_softmax(detail::relu_mask(logits, counted), 1)));
     loss = (1 - smoothing) * loss +
            smoothing / static_cast<double>(logits.shape()[1]) * detail::relu_mask(spread, targets.counted);
   }

@@ -158,10 +158,14 @@ Tensor logit(const Tensor& x, SourceLocation where) {
   return real_function(f, x, where);
 }
 
+// -f' (x + f'). In the left tail, x = -z, the sum would cancel all but z^-2 of its digits: there z (x + f') comes from the
+// series of Mills' ratio (Abramowitz and Stegun, 26.2.12).
 Tensor log_ndtr(const Tensor& x, SourceLocation where) {
   static constexpr Unary f = unary_function<scalar::LogNdtr>(UnaryOp::log_ndtr, "log_ndtr", [](const Tensor& x) {
-    const Tensor slope = unary_slope(f, x);
-    return -slope * (clamp(x, -kInfinity, 1e3) + slope);
+    const double tail = x.dtype() == f32 ? -10 : -50;
+    const Tensor near = clamp(x, tail, 1e3), slope = unary_slope(f, near);
+    const Tensor r = square(1 / clamp(x, -kInfinity, tail)), s = 1 + r * (-2 + r * (10 + r * (-74 + r * 706)));
+    return reel::where(x < tail, -(s + r * square(s)), -slope * (near + slope));
   });
   return real_function(f, x, where);
 }

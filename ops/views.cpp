@@ -337,7 +337,11 @@ Tensor stack(const Tensors& parts, int axis, SourceLocation where) {
       throw ShapeError(
           "stack: tensors must have one shape, got " + parts[0].shape().str() + " and " + parts[i].shape().str(),
           where);
-    if (i == 0) axis = check::axis("stack", axis, parts[0].rank() + 1, where);
+    if (i == 0) {
+      if (parts[0].rank() == kMaxRank)
+        throw ShapeError("stack: tensors must have at most 7 axes, got shape " + parts[0].shape().str(), where);
+      axis = check::axis("stack", axis, parts[0].rank() + 1, where);
+    }
     with_axis.push_back(unsqueeze(parts[i], axis));
   }
   return detail::concatenated("stack", with_axis, axis, where);

@@ -115,6 +115,46 @@ TEST(CheckFinite, AnInfinityThatWasGivenAsANumberMayPassBackwardToo) {
   EXPECT_THROW_WITH(gradient_of(sqrt(zero * x * 0)), Error, "backward of sqrt");
 }
 
+TEST(CheckFinite, AnInfinityThatWasGivenAsANumberMayPassInARecordedGradient) {
+  const Tensor x = vector({1, 2});
+  const CustomOp scaled = CustomOp("scaled", false)
+                              .cpu([]<class T>(const CpuContext&, Inputs in, Outputs out) {
+                                for (std::size_t i = 0; i < out.get<T>(0).size(); ++i)
+                                  out.get<T>(0)[i] = in.get<T>(0)[i] * static_cast<T>(in.number(0));
+                              })
+                              .backprop([](const CustomBackward& g) { return Tensors{exp(g.dy[0] * g.number(0))}; });
+  Tape strict{{.check_finite = true}};
+  strict.watch(x);
+  const auto gradient_of = [&](auto f) {
+    Tape inner;
+    inner.watch(x);
+    const Tensor y = f(x);
+    return inner.gradient(y, ones_like(y), {x})[0];
+  };
+  const auto steep = [](const Tensor& v) { return leaky_relu(-v, INFINITY); };
+  const Tensor dx = gradient_of(steep);
+  EXPECT_EQ(dx.to_vector<double>(), (std::vector<double>{-INFINITY, -INFINITY}));
+  EXPECT_EQ(gradient_of([](const Tensor& v) { return v * INFINITY; }).to_vector<double>()[0], INFINITY);
+  EXPECT_EQ(gradient_of([](const Tensor& v) { return elu(-v, INFINITY); }).to_vector<double>()[0], -INFINITY);
+  EXPECT_EQ(gradient_of([&](const Tensor& v) { return scaled(v, INFINITY); }).to_vector<double>()[0], INFINITY);
+  EXPECT_EQ(gradient_of([](const Tensor& v) { return clamp(v, 1.5, INFINITY); }).to_vector<double>(),
+            (std::vector<double>{0, 1}));
+  // What stands in a recorded gradient of it is told like others: a NaN, and an infinity that another op makes.
+  const int line = __LINE__ + 1;
+  const auto flat = [](const Tensor& v) { return sqrt(relu(v - 1)) + v * INFINITY; };
+  const std::string text = error_of([&] { gradient_of(flat); });
+  EXPECT_EQ(missing_words(
+                text, {"backward of sqrt (recorded at", "the result must be finite", "got inf at index [0] of [2]"}),
+            "")
+      << text;
+  EXPECT_NE(text.find(here(line)), std::string::npos) << text;
+  Tape inner;
+  inner.watch(x);
+  const Tensor y = steep(x);
+  EXPECT_THROW_WITH(inner.gradient(y, vector({0, 1}), {x}), Error, "backward of leaky_relu",
+                    "got nan at index [0] of [2]");
+}
+
 TEST(CheckFinite, WhatIsMadeOfNothingMayBeInfinite) {
   const Tensor x = vector({1, 2, 3}), none = zeros({0, 2}, {.dtype = f64});
   const Ragged r = Ragged::from_lengths(x, {1, 0, 2}), full = Ragged::from_lengths(x, {1, 2});

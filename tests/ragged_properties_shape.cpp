@@ -236,6 +236,14 @@ void append_beside(std::vector<RaggedOp>& ops) {
     ops.push_back(beside("logical_or", kind, [](const auto& a, const auto& b) { return logical_or(b > 0, a > 0.0); }));
     ops.push_back(
         beside("logical_xor", kind, [](const auto& a, const auto& b) { return logical_xor(a > 0.0, b > 0); }));
+    ops.push_back(
+        beside("where/condition_left", kind, [](const auto& a, const auto& b) { return where(b > 0, -1.5, a); }));
+    ops.push_back(
+        beside("logical_and/left", kind, [](const auto& a, const auto& b) { return logical_and(b > 0, a > 0.0); }));
+    ops.push_back(
+        beside("logical_or/right", kind, [](const auto& a, const auto& b) { return logical_or(a > 0.0, b > 0); }));
+    ops.push_back(
+        beside("logical_xor/left", kind, [](const auto& a, const auto& b) { return logical_xor(b > 0, a > 0.0); }));
     ops.push_back(beside("less/left", kind, [](const auto& a, const auto& b) { return b < a; }));
     ops.push_back(
         beside("equal/integers", kind, [](const auto& a, const auto& b) { return cast(b, i64) == cast(a, i64); }));

@@ -1,4 +1,5 @@
-// Each op on Ragged against the same op on its sequences one by one and on padded sequences with a mask: values and gradients;
+// Each op on Ragged against the same op on its sequences one by one and on padded sequences with a mask: values and gradients,
+// one by one those of second order too;
 // and the bits of a sequence alone against those in a batch. Lengths are random, many of them 0. The table of ops is in
 // ragged_properties_ops.cpp and ragged_properties_shape.cpp; RC_PARAMS in the environment sets another seed or number of cases.
 
@@ -136,6 +137,31 @@ Tensors results(const RaggedOp& op, const Problem& p, Way way, const Tensor& see
   return all;
 }
 
+// The derivatives of the gradients' product with random numbers, of the inputs and of the output's gradient; none if it
+// depends on nothing.
+Tensors second_derivatives(const RaggedOp& op, const Problem& p, Way way) {
+  Tensors wanted{p.x};
+  for (const Tensor& x : p.beside)
+    if (is_floating(x.dtype())) wanted.push_back(x);
+  Tape outer;
+  for (const Tensor& x : wanted) outer.watch(x);
+  Generator generator(5);
+  Tensor total = zeros({}, {.dtype = p.x.dtype()}), dy;
+  {
+    Tape inner;
+    for (const Tensor& x : wanted) inner.watch(x);
+    const Tensor y = clone(way(op, p));  // some give x itself
+    if (!is_tracked(y)) return {};
+    dy = cast(randn(y.shape(), generator, {.dtype = f64}), y.dtype());
+    outer.watch(dy);
+    for (const Tensor& dx : inner.gradient(y, dy, wanted))
+      total = total + sum(dx * cast(randn(dx.shape(), generator, {.dtype = f64}), dx.dtype()));
+  }
+  if (!is_tracked(total)) return {};
+  wanted.push_back(dy);
+  return outer.gradient(total, wanted);
+}
+
 // What differs, or nothing.
 std::string difference(const Tensor& got, const Tensor& expected, const std::string& what) {
   if (!(got.shape() == expected.shape()))
@@ -176,6 +202,20 @@ TEST_P(RaggedProperties, IsALoopOverTheSequences) {
     RC_ASSERT(got[0].shape()[0] == (GetParam().per_sequence ? p.offsets.count() : p.offsets.total()));
     if (p.offsets.count() == 0) return;
     RC_ASSERT(difference(got, results(GetParam(), p, by_list)) == "");
+  });
+}
+
+TEST_P(RaggedProperties, HasTheSecondDerivativesOfALoop) {
+  rc::detail::checkGTest([&] {
+    const Problem p = any_problem(GetParam(), f64);
+    if (p.offsets.count() == 0 || p.offsets.total() > 40) return;  // long sequences show no more, slowly
+    const Tensors got = second_derivatives(GetParam(), p, by_ragged),
+                  expected = second_derivatives(GetParam(), p, by_list);
+    for (std::size_t i = 0; i < std::max(got.size(), expected.size()); ++i) {
+      const Tensor a = got.empty() ? zeros_like(expected[i]) : got[i];
+      const Tensor b = expected.empty() ? zeros_like(got[i]) : expected[i];
+      RC_ASSERT(difference(a, b, "second derivative " + std::to_string(i)) == "");
+    }
   });
 }
 

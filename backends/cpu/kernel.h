@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "reel/core/array.h"
 #include "reel/core/parallel.h"
@@ -31,6 +32,10 @@ REEL_INLINE constexpr int64_t even_chunk(int64_t count, int64_t grain = kGrain) 
   if (count <= grain) return max<int64_t>(count, 1);
   return ceil_div(ceil_div(count, ceil_div(count, grain)), 64) * 64;
 }
+
+/// Whether Op is one of Ops: for the formulas that need a loop of another kind.
+template <class Op, class... Ops>
+inline constexpr bool is_one_of = (std::is_same_v<Op, Ops> || ...);
 
 // --- dispatch: f.template operator()<T>() for the C++ type T of a dtype; bf16 and f16 are refused, having no kernels -------
 

@@ -1,15 +1,9 @@
 #pragma once
 
-#include <type_traits>
-
 #include "reel/backends/cpu/simd.h"
 
 /// The loop of elementwise kernels whose formula takes tens or hundreds of instructions.
 namespace reel::cpu::REEL_CPU_ISA {
-
-/// Whether Op is one of Ops: for lists of the formulas that are short.
-template <class Op, class... Ops>
-inline constexpr bool is_one_of = (std::is_same_v<Op, Ops> || ...);
 
 /// y[i] = f(a[i], b[i]) for i in [0, count). y may be a or b, but not overlap them otherwise. A last, partial vector goes
 /// through memory on the stack: so the formula's code is there once, where a plain loop would get it two or three times more,

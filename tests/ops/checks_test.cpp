@@ -222,6 +222,28 @@ TEST(Gradcheck, TakesRaggedAndSeveralResults) {
   EXPECT_FALSE(gradcheck(half_wrong, {vector({1})}));
 }
 
+TEST(Gradcheck, OneTensorNeedsNoBraces) {
+  const Tensor x = vector({0.1, -0.4});
+  EXPECT_EQ(gradcheck([](const Tensor& t) { return t * t; }, x).checks, 2 * 2);
+  EXPECT_EQ(gradcheck([](const Tensors& ts) { return ts[0] * ts[0]; }, x, {.order = 1}).checks, 2);
+  EXPECT_FALSE(gradcheck([](const Tensor& t) { return cube(t, 2); }, x));
+  EXPECT_THROW_WITH(gradcheck([](const Tensor& t) { return t; }, ones({1})), DTypeError, "f64", "checks_test.cpp:");
+  const auto twice = [](const Tensor& t) { return 2 * t; };
+  EXPECT_TRUE(adjoint_check(twice, x));
+  EXPECT_TRUE(adjoint_check(twice, twice, x));
+  EXPECT_FALSE(adjoint_check(
+      twice, [](const Tensor& t) { return 3 * t; }, x));
+  EXPECT_FALSE(adjoint_check([](const Tensor& t) { return t * t; }, x));
+  EXPECT_TRUE(compare_backends(twice, x, {.device = Device::cpu()}));
+}
+
+TEST(AdjointCheck, OfWhatDoesNotDependOnItsInputComparesZeros) {
+  const auto nothing = [](const Tensor& t) { return zeros_like(t); };
+  const AdjointReport report = adjoint_check(nothing, ones({3}, kDouble));
+  EXPECT_TRUE(report) << report;
+  EXPECT_EQ(report.backward, 0);
+}
+
 TEST(Gradcheck, WhatWouldCheckNothingIsRefused) {
   const Tensor x = ones({3}, {.dtype = f64});
   const auto f = [](const Tensor& t) { return t * t; };

@@ -15,6 +15,7 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
 #include "reel/ops/elementwise.h"
+#include "reel/ops/gradcheck.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
@@ -118,12 +119,46 @@ TEST(MaskedSoftmax, LeaksNothingOfWhatIsMasked) {
   }
 }
 
+TEST(CrossEntropy, HasTheGradientOfSoftLabelsThatAre0) {
+  const Tensor logits = tensor({1, -2, 0.5, 1, 2, -kInf}, {2, 3}, kDouble),
+               target = tensor({0, 1, 0, 0.5, 0.5, 0}, {2, 3}, kDouble);
+  const CrossEntropyOptions none{.reduction = Reduction::none};
+  const std::vector<double> dx =
+      gradient([&](const Tensor& t) { return cross_entropy(logits, t, none); }, target);  // for an output gradient of 2
+  const std::vector<double> log_p = log_softmax(logits, 1).to_vector<double>();
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_DOUBLE_EQ(dx[i], -2 * log_p[i]) << i;
+  EXPECT_EQ(dx[5], 0);  // of a class whose probability is 0
+  const auto finite = [&](const Tensor& x, const Tensor& t) { return cross_entropy(x, t, none); };
+  const GradcheckReport report = gradcheck(finite, {narrow(logits, 0, 0, 1), narrow(target, 0, 0, 1)});
+  EXPECT_TRUE(report) << report;
+  EXPECT_EQ(report.kinks, 0);
+}
+
 TEST(IgnoredRows, LeakNothing) {
   const Tensor logits = tensor({1, kNaN, kInf, 0, 0, 0}, {2, 3}, kDouble), target = tensor({7, 1}, {.dtype = i64});
-  const std::vector<double> dx = gradient(
-      [&](const Tensor& x) { return cross_entropy(x, target, {.reduction = Reduction::sum, .ignore = 7}); }, logits);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(dx[static_cast<std::size_t>(i)], 0);
-  EXPECT_NEAR(dx[4], -4.0 / 3, 1e-15);
+  for (const double smoothing : {0.0, 0.3})
+    for (const Tensor& weight : {Tensor(), ones({3}, kDouble)})
+      for (const Reduction reduction : {Reduction::sum, Reduction::mean}) {
+        const CrossEntropyOptions options{
+            .reduction = reduction, .ignore = 7, .label_smoothing = smoothing, .weight = weight};
+        const auto f = [&](const Tensor& x) { return cross_entropy(x, target, options); };
+        const std::vector<double> dx = gradient(f, logits);
+        for (int i = 0; i < 3; ++i) EXPECT_EQ(dx[static_cast<std::size_t>(i)], 0);
+        EXPECT_NEAR(dx[4], -4.0 / 3 * (1 - smoothing), 1e-15);
+        EXPECT_NEAR(f(logits).item(), std::log(3.0), 1e-15);
+      }
+}
+
+TEST(IgnoredRows, OfWhichThereAreNoOthersHaveNoGradient) {
+  const Tensor logits = tensor({1, 2, 3, 0, 0, 0}, {2, 3}, kDouble), target = full({2}, 7, {.dtype = i64});
+  for (const double smoothing : {0.0, 0.3}) {
+    const auto f = [&](const Tensor& x) {
+      return cross_entropy(x, target, {.ignore = 7, .label_smoothing = smoothing});
+    };
+    EXPECT_TRUE(std::isnan(f(logits).item()));
+    EXPECT_THAT(gradient(f, logits), Each(0));
+  }
+  EXPECT_THAT(gradient([&](const Tensor& x) { return nll_loss(x, target, {.ignore = 7}); }, logits), Each(0));
 }
 
 TEST(Winners, ThatAreNaNHaveTheGradient) {
@@ -138,6 +173,15 @@ TEST(Winners, ThatAreNaNHaveTheGradient) {
   const Tensor other = tensor({kNaN, 0, 3, kNaN}, kDouble);
   EXPECT_THAT(gradient([&](const Tensor& x) { return maximum(x, other); }, x), ElementsAre(2, 2, 1, 2));
   EXPECT_THAT(gradient([&](const Tensor& x) { return minimum(other, x); }, x), ElementsAre(2, 2, 1, 2));
+}
+
+TEST(Logaddexp, GivesItsGradientToTheInfiniteSide) {
+  const Tensor a = tensor({kInf, kInf, 1, kInf, -kInf}, kDouble), b = tensor({kInf, 1, kInf, -kInf, -kInf}, kDouble);
+  EXPECT_THAT(logaddexp(a, b).to_vector<double>(), ElementsAre(kInf, kInf, kInf, kInf, -kInf));
+  EXPECT_THAT(gradient([&](const Tensor& x) { return logaddexp(x, b); }, a), ElementsAre(1, 2, 0, 2, 0));
+  EXPECT_THAT(gradient([&](const Tensor& x) { return logaddexp(a, x); }, b), ElementsAre(1, 0, 2, 0, 0));
+  EXPECT_THAT(gradient([](const Tensor& x) { return logsumexp(x); }, narrow(a, 0, 1, 2)),
+              ElementsAre(testing::IsNan(), 0));
 }
 
 TEST(Gradients, OfActivationsAreTheirLimitsAtInfinity) {
@@ -162,6 +206,74 @@ TEST(Gradients, OfANaNAreNaN) {
     EXPECT_TRUE(std::isnan(gradient([op](const Tensor& x) { return op(x, SourceLocation{}); }, x)[0]));
 }
 
+TEST(Pow, HasTheSpecialValuesOfWhatItIsMadeOf) {
+  // Beside the number 0.5 it is sqrt, as in PyTorch; beside a tensor C's pow.
+  for (const DType dtype : {f32, f64}) {
+    const TensorOptions options{.dtype = dtype};
+    const Tensor x = tensor({-0.0, 0.0, -kInf, kInf, kNaN}, options), half = full({5}, 0.5, options);
+    const auto values = [](const Tensor& y) { return y.to_vector<double>(); };
+    const std::vector<double> root = values(pow(x, 0.5)), c = values(pow(x, half)), inverse = values(pow(x, -0.5)),
+                              c_inverse = values(pow(x, -half)), minus = values(pow(x, -1));
+    EXPECT_THAT(root, ElementsAre(0, 0, testing::IsNan(), kInf, testing::IsNan()));
+    EXPECT_TRUE(std::signbit(root[0]));
+    EXPECT_THAT(c, ElementsAre(0, 0, kInf, kInf, testing::IsNan()));
+    EXPECT_FALSE(std::signbit(c[0]));
+    EXPECT_THAT(inverse, ElementsAre(-kInf, kInf, testing::IsNan(), 0, testing::IsNan()));
+    EXPECT_THAT(c_inverse, ElementsAre(kInf, kInf, 0, 0, testing::IsNan()));
+    EXPECT_THAT(minus, ElementsAre(-kInf, kInf, 0, 0, testing::IsNan()));
+    EXPECT_TRUE(std::signbit(minus[2]));
+    EXPECT_THAT(values(pow(x, 0)), Each(1));
+    EXPECT_THAT(values(pow(1, x)), Each(1));
+  }
+}
+
+TEST(Pow, HasItsMixedDerivativeWhereTheExponentIs0) {
+  // d2 / da db of a^b is a^(b - 1) (1 + b log a), so 1 / a; second and first order of a where that is not finite: 0.
+  const Tensor a = tensor({2, 1e-5, 0.5, 0, kNaN, kInf, 1e-310}, kDouble), b = zeros({7}, kDouble);
+  Tape outer;
+  outer.watch(a);
+  outer.watch(b);
+  const auto slope_of = [&](const Tensor& x) {
+    Tape inner;
+    inner.watch(a);
+    inner.watch(b);
+    const Tensor y = pow(a, b);
+    return inner.gradient(y, ones_like(y), {x})[0];
+  };
+  const Tensor by_a = slope_of(a), by_b = slope_of(b);
+  EXPECT_THAT(by_a.to_vector<double>(), Each(0));
+  const Tensors mixed{outer.gradient(sum(narrow(by_a, 0, 0, 3)), {b})[0],
+                      outer.gradient(sum(narrow(by_b, 0, 0, 3)), {a})[0]};
+  for (const Tensor& second : mixed) {
+    const std::vector<double> d = second.to_vector<double>();
+    EXPECT_DOUBLE_EQ(d[0], 0.5);
+    EXPECT_DOUBLE_EQ(d[1], 1e5);
+    EXPECT_DOUBLE_EQ(d[2], 2);
+  }
+}
+
+TEST(OfNothing, TheLargestAndTheLeastHaveNoSecondDerivative) {
+  const Tensor x = tensor({3, 1, 3}, kDouble), none = zeros({0, 2}, kDouble);
+  const Offsets lengths(std::vector<std::int64_t>{2, 0, 1});
+  for (const bool largest : {true, false}) {
+    const auto rows = [&](const Tensor& v) { return largest ? amax(Ragged(v, lengths)) : amin(Ragged(v, lengths)); };
+    const auto columns = [&](const Tensor& v) { return largest ? amax(v, 0) : amin(v, 0); };
+    for (const auto& [f, v] : {std::pair<Function, Tensor>(rows, x), std::pair<Function, Tensor>(columns, none)}) {
+      Tape strict{{.check_finite = true}};
+      strict.watch(v);
+      const Tensor dy = ones_like(untaped([&, &f = f, &v = v] { return f(v); }));
+      strict.watch(dy);
+      const Tensor dx = [&, &f = f, &v = v] {
+        Tape inner;
+        inner.watch(v);
+        return inner.gradient(f(v), dy, {v})[0];
+      }();
+      const std::vector<double> second = strict.gradient(sum(dx), {dy})[0].to_vector<double>();
+      EXPECT_EQ(second, (v.size() > 0 ? std::vector<double>{1, 0, 1} : std::vector<double>{0, 0}));
+    }
+  }
+}
+
 TEST(LogNdtr, HasItsDerivativesInTheLeftTail) {
   const Tensor x = tensor({-1e3, -40, 40}, kDouble);
   const Function f = [](const Tensor& x) { return log_ndtr(x); };
@@ -173,6 +285,13 @@ TEST(LogNdtr, HasItsDerivativesInTheLeftTail) {
   EXPECT_NEAR(second[1], -1 + 1.0 / 1600 - 6 / std::pow(40, 4), 1e-7);
   EXPECT_EQ(second[2], 0);
   EXPECT_EQ(second_derivatives(f, full({1}, kInf, kDouble))[0], 0);
+  // Where the slope and x agree to all digits; on both sides of where the series takes over; and in f32.
+  EXPECT_THAT(second_derivatives(f, tensor({-1e9, -1e200, -kInf}, kDouble)), Each(-1));
+  const std::vector<double> around = second_derivatives(f, tensor({-50 + 1e-6, -50 - 1e-6}, kDouble));
+  EXPECT_NEAR(around[0] - around[1], 2e-6 * 2 / std::pow(50, 3), 2e-12);
+  const std::vector<double> narrow = second_derivatives(f, tensor({-9.99, -10.01, -100, -1e4, -1e30}, {.dtype = f32})),
+                            wide = second_derivatives(f, tensor({-9.99, -10.01, -100, -1e4, -1e30}, kDouble));
+  for (std::size_t i = 0; i < wide.size(); ++i) EXPECT_NEAR(narrow[i], wide[i], 3e-5) << i;
 }
 
 TEST(Temperature, MustBeANumberThatDividesInTheDtype) {

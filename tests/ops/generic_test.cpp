@@ -7,6 +7,7 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
 #include "reel/ops/gradcheck.h"
+#include "reel/ops/logical.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/statistics.h"
 #include "reel/tests/ops/row_test.h"
@@ -97,6 +98,41 @@ TEST_P(Op, FusedAndRecordedGradientsAgree) {
   Tape outer;
   const Tensors recorded = result_and_gradients(in);
   for (std::size_t i = 0; i < fused.size(); ++i) expect_close(recorded[i], ref_of(fused[i]), 1000);
+}
+
+TEST_P(Op, WhatIsFiniteIsNotToldToBeOtherwise) {
+  // A tape with check_finite looks at all that is recorded of an op: its result, its gradients and what they are made of.
+  if (row().order < 2) return;
+  const auto second_order = [&](const Tensors& in, bool strictly) {
+    Tape outer({.check_finite = strictly});
+    Tensors wanted;
+    for (const int i : row().differentiable) wanted.push_back(in[static_cast<std::size_t>(i)]);
+    for (const Tensor& x : wanted) outer.watch(x);
+    Tape inner;
+    for (const Tensor& x : wanted) inner.watch(x);
+    const Tensor y = clone(row().call(in));  // some give x itself
+    if (!is_tracked(y)) return false;
+    Tensors results{y};
+    for (const Tensor& dx : inner.gradient(y, ones_like(y), wanted)) results.push_back(dx);
+    Tensor total = zeros({}, {.dtype = y.dtype()});
+    for (const Tensor& result : results) total = total + sum(result);
+    if (all(isfinite(total)).item() == 0) return false;
+    bool finite = true;
+    for (const Tensor& dx : outer.gradient(total, wanted)) finite = finite && all(isfinite(dx)).item() != 0;
+    return finite;
+  };
+  for (const Size size : {Size::small, Size::odd, Size::empty, Size::one})
+    for (const DType dtype : {f32, f64}) {
+      if (skips(size)) continue;
+      SCOPED_TRACE(std::string(name_of(size)) + " " + reel::name_of(dtype));
+      const Tensors in = inputs(dtype, size);
+      if (!second_order(in, false)) continue;
+      try {
+        second_order(in, true);
+      } catch (const Error& error) {
+        ADD_FAILURE() << error.what();
+      }
+    }
 }
 
 TEST_P(Op, APullbackGivesWhatATapeGives) {

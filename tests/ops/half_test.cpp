@@ -5,6 +5,7 @@
 #include <set>
 
 #include "reel/core/error.h"
+#include "reel/core/parallel.h"
 #include "reel/core/parameter.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/custom_op.h"
@@ -71,6 +72,21 @@ TEST(HalfOps, ProductsAreTheF32ProductsRoundedOnce) {
       EXPECT_TRUE(same_bits(y, cast(linear(wide(x), wide(w), wide(bias), epilogue), dtype)));
       EXPECT_TRUE(same_bits(linear(x[1], w, bias, epilogue), y[1]));
     }
+}
+
+TEST(HalfOps, ProductsHaveTheSameBitsForAnyNumberOfThreadsAndAlone) {
+  const int before = num_threads();
+  for (const DType dtype : {bf16, f16}) {
+    const Tensor x = normal({301, 257}, 1, dtype), w = normal({515, 257}, 2, dtype), bias = normal({515}, 3, dtype);
+    set_num_threads(1);
+    const Tensor y = linear(x, w, bias);
+    for (const int threads : {2, 3, 7, 16}) {
+      set_num_threads(threads);
+      EXPECT_TRUE(same_bits(linear(x, w, bias), y)) << threads;
+      EXPECT_TRUE(same_bits(linear(narrow(x, 0, 300, 1), w, bias), narrow(y, 0, 300, 1))) << threads;
+    }
+  }
+  set_num_threads(before);
 }
 
 // Half a unit in the last place, and the f32 chain's own error.

@@ -12,6 +12,7 @@
 #include "reel/ops/matmul.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/unary.h"
+#include "reel/ops/views.h"
 #include "reel/tests/expect.h"
 
 namespace reel {
@@ -39,6 +40,25 @@ TEST(Jacobian, OfConstantsAndOfNothing) {
   const Tensor x = vector({1, 2});
   EXPECT_EQ(values(jacobian([](const Tensor&) { return ones({1}, {.dtype = f64}); }, x)), (std::vector<double>{0, 0}));
   EXPECT_EQ(jacobian([](const Tensor& t) { return t * t; }, zeros({0}, {.dtype = f64})).shape(), (Shape{0, 0}));
+}
+
+TEST(Jacobian, HasAtMostEightAxes) {
+  const Tensor x = ones({1, 2, 1, 1, 1}, {.dtype = f64});
+  EXPECT_EQ(jacobian(
+                [](const Tensor& t) {
+                  return reshape(t, {1, 1, 2});
+                },
+                x)
+                .shape(),
+            (Shape{1, 1, 2, 1, 2, 1, 1, 1}));
+  EXPECT_THROW_WITH(jacobian(
+                        [](const Tensor& t) {
+                          return reshape(t, {1, 1, 1, 2});
+                        },
+                        x),
+                    ShapeError,
+                    "jacobian: the axes of x and f(x) must be at most 8 together, got [1, 2, 1, 1, 1] and [1, 1, 1, 2]",
+                    "jacobian_test.cpp:");
 }
 
 TEST(Jacobian, LeavesParametersAlone) {

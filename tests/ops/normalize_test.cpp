@@ -16,6 +16,7 @@
 #include "reel/ops/gradcheck.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/views.h"
+#include "reel/tests/expect.h"
 
 namespace reel::test {
 namespace {
@@ -234,6 +235,30 @@ TEST(BatchNorm, OfAnEmptyBatchLeavesTheRunningStatistics) {
             2);
   EXPECT_THAT(mean.to_vector<double>(), Each(1));
   EXPECT_THAT(variance.to_vector<double>(), Each(1));
+}
+
+TEST(BatchNorm, RefusesRunningStatisticsThatItCannotWriteBeforeItWritesAny) {
+  const Tensor x = tensor({1, 2, 3, 5}, {2, 2}, kDouble);
+  const Tensor pair = zeros({2, 2}, kDouble), mean = select(pair, 1, 0), variance = select(pair, 1, 1),
+               one = ones({1}, kDouble);
+  const BatchNormOptions training{.training = true};
+  EXPECT_THROW_WITH(batch_norm(x, mean, mean, {}, {}, training), Error,
+                    "batch_norm: running_mean and running_variance must", "two that share memory",
+                    "normalize_test.cpp:");
+  EXPECT_THROW_WITH(batch_norm(x, mean, narrow(reshape(pair, {4}), 0, 1, 2), {}, {}, training), Error, "share memory");
+  EXPECT_THROW_WITH(batch_norm(x, mean, expand(one, {2}), {}, {}, training), ShapeError,
+                    "batch_norm: in running_variance", "a view of shape [2] in which all share one",
+                    "normalize_test.cpp:");
+  EXPECT_THROW_WITH(batch_norm(x, expand(one, {2}), variance, {}, {}, training), ShapeError, "in running_mean");
+  {
+    Tape tape;
+    tape.watch(variance);
+    EXPECT_THROW_WITH(batch_norm(x, mean, variance, {}, {}, training), VersionError, "batch_norm", "live tape");
+  }
+  EXPECT_THAT(pair.to_vector<double>(), Each(0));
+  batch_norm(x, mean, variance, {}, {}, training);  // columns of one tensor do
+  EXPECT_THAT(mean.to_vector<double>(), testing::Pointwise(testing::DoubleEq(), {0.2, 0.35}));
+  batch_norm(narrow(x, 1, 0, 1), expand(one, {1}), {}, {}, {}, training);
 }
 
 TEST(BatchNorm, OutOfTrainingUsesAndKeepsTheRunningStatistics) {

@@ -29,6 +29,11 @@ class Worst {
   void see(Real error) { worst_ = error > worst_ || std::isnan(error) ? error : worst_; }
   /// In epsilon times `size`.
   void see(T got, Real want, Real size) { see(std::fabs(got - want) / (kEpsilon * size)); }
+  /// Of each element.
+  void see(const Tensor& got, Real want, Real size) {
+    for (const T element : got.to_vector<T>()) see(element, want, size);
+  }
+  void see(const Tensor& got, Real want) { see(got, want, want); }
   /// In units in the last place of want.
   void see_ulp(T got, Real want) {
     int exponent = 0;

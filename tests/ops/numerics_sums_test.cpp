@@ -32,15 +32,12 @@ TYPED_TEST(NumericsOfSums, SumsAreWithinTheirBound) {
       const auto count = static_cast<Real>(n);
       for (const T v : x) deviations += (v - sum / count) * (v - sum / count);
       const Tensor v = this->tensor_of(x), w = this->tensor_of(z);
-      const auto see = [](Worst<T>& worst, const Tensor& got, Real want, Real size) {
-        worst.see(reshape(got, {}).template item<T>(), want, size);
-      };
-      see(sums, reel::sum(v), sum, sizes);
-      see(columns, reel::sum(unsqueeze(v, 1), 0), sum, sizes);
-      see(means, mean(v), sum / count, sizes / count);
-      see(norms, norm(v), std::sqrt(squares), std::sqrt(squares));
-      see(variances, var(v), deviations / (count - 1), deviations / (count - 1));
-      see(dots, dot(v, w), products, product_sizes);
+      sums.see(reel::sum(v), sum, sizes);
+      columns.see(reel::sum(unsqueeze(v, 1), 0), sum, sizes);
+      means.see(mean(v), sum / count, sizes / count);
+      norms.see(norm(v), std::sqrt(squares), std::sqrt(squares));
+      variances.see(var(v), deviations / (count - 1), deviations / (count - 1));
+      dots.see(dot(v, w), products, product_sizes);
     }
   sums.expect_within("sum", 4);
   columns.expect_within("sum down columns", 4);
@@ -59,15 +56,12 @@ TYPED_TEST(NumericsOfSums, SumsOfEqualTermsAreWithinTheirBound) {
       const T value = static_cast<T>(1 + 0.00497 * k);
       const Real want = static_cast<Real>(n) * value;
       const Tensor x = full({n}, value, {.dtype = dtype_of<T>}), two = expand(unsqueeze(x, 1), {n, 2});
-      const auto see = [&](Worst<T>& worst, const Tensor& got, Real expected) {
-        worst.see(select(reshape(got, {got.size()}), 0, 0).template item<T>(), expected, expected);
-      };
-      see(sums, sum(x), want);
-      see(columns, sum(two, 0), want);
-      see(dots, dot(x, ones_like(x)), want);
-      see(sequences, sum(Ragged::from_lengths(x, {n})), want);
-      see(wide, sum(Ragged::from_lengths(two, {n})), want);
-      see(rows, softmax(zeros({1, n}, {.dtype = dtype_of<T>}), 1), 1 / static_cast<Real>(n));
+      sums.see(sum(x), want);
+      columns.see(sum(two, 0), want);
+      dots.see(dot(x, ones_like(x)), want);
+      sequences.see(sum(Ragged::from_lengths(x, {n})), want);
+      wide.see(sum(Ragged::from_lengths(two, {n})), want);
+      rows.see(softmax(zeros({1, n}, {.dtype = dtype_of<T>}), 1), 1 / static_cast<Real>(n));
     }
   sums.expect_within("sum of equal terms", 8);
   columns.expect_within("... down columns", 8);
@@ -89,15 +83,12 @@ TYPED_TEST(NumericsOfSums, VariancesKeepTheirDigitsUnderALargeMean) {
       for (const T v : x) squares += (v - Real(center) - mean) * (v - Real(center) - mean);
       const Real want = squares / static_cast<Real>(n - 1);
       const Tensor v = this->tensor_of(x);
-      const auto see = [](Worst<T>& worst, const Tensor& got, Real expected) {
-        worst.see(reshape(got, {}).template item<T>(), expected, expected);
-      };
-      see(variances, var(v), want);
-      see(columns, var(unsqueeze(v, 1), 0), want);
-      see(deviations, stddev(v), std::sqrt(want));
+      variances.see(var(v), want);
+      columns.see(var(unsqueeze(v, 1), 0), want);
+      deviations.see(stddev(v), std::sqrt(want));
       const Tensor both = var(Ragged::from_lengths(v, {0, n}));
       EXPECT_EQ(both[0].item(), 0);
-      see(sequences, both[1], want);
+      sequences.see(both[1], want);
     }
   variances.expect_within("var under a mean", 8);
   columns.expect_within("var down columns", 8);
@@ -140,7 +131,7 @@ TYPED_TEST(NumericsOfSums, ProductsOfEqualTermsAreWithinTheBoundOfAChain) {
       const T value = static_cast<T>(1 + 0.0164 * i);
       const Tensor a = full({1, k}, value, {.dtype = dtype_of<T>}), b = ones({k, 1}, {.dtype = dtype_of<T>});
       const Real want = static_cast<Real>(k) * value;
-      worst.see(reshape(matmul(a, b), {}).template item<T>(), want, want * static_cast<Real>(k));
+      worst.see(matmul(a, b), want, want * static_cast<Real>(k));
     }
   worst.expect_within("matmul of equal terms, times k", 0.25);
 }

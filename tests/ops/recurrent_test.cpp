@@ -14,6 +14,7 @@
 #include "reel/ops/gradcheck.h"
 #include "reel/ops/matmul.h"
 #include "reel/ops/ragged.h"
+#include "reel/ops/rearrange.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/sequence.h"
 #include "reel/ops/unary.h"
@@ -156,6 +157,61 @@ TEST(Recurrent, LayersOfAnyWidthAndManySequencesEqualAPlainLoop) {
       };
       const Tensors expected = run([&] { return plain_loop(layer, x, w, h0); });
       const Tensors computed = run([&] { return layer.batch(x, {w}, {.h0 = reshape(h0, {1, n, hidden})}).y; });
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const double scale = max(abs(expected[i])).item<double>();
+        EXPECT_LE(max(abs(computed[i] - expected[i])).item<double>(), 1e-13 * (1 + scale)) << "result " << i;
+      }
+    }
+}
+
+// Each step has as many rows as there are sequences that long, in both directions.
+TEST(Recurrent, WideLayersOverSequencesOfAnyLengthEqualAPlainLoop) {
+  const auto n = static_cast<std::int64_t>(kLengths.size());
+  for (const Layer& layer : layers())
+    for (const std::int64_t hidden : {kHidden, std::int64_t{96}}) {
+      SCOPED_TRACE(std::string(layer.name) + ", hidden " + std::to_string(hidden));
+      Generator generator(13);
+      const Ragged x = sample(f64, generator);
+      const Tensor h0 = randn({2, n, hidden}, generator, {.dtype = f64});
+      const std::vector<RecurrentWeights> w = {weights(layer.gates, kIn, f64, generator, hidden),
+                                               weights(layer.gates, kIn, f64, generator, hidden)};
+      Tensors inputs{x.values(), h0};
+      for (const RecurrentWeights& one : w)
+        for (const Tensor& part : {one.weight_ih, one.weight_hh, one.bias_ih, one.bias_hh}) inputs.push_back(part);
+      const auto run = [&](const auto& f) {
+        Tape tape;
+        for (const Tensor& input : inputs) tape.watch(input);
+        const Tensor y = f();
+        Generator seed(17);
+        Tensors results = tape.gradient(y, randn(y.shape(), seed, {.dtype = f64}), inputs);
+        results.push_back(y);
+        return results;
+      };
+      const Tensors computed = run([&] {
+        const auto out = layer.ragged(x, w, {.bidirectional = true, .h0 = h0});
+        return concatenate({reshape(out.y.values(), {-1}), reshape(out.h, {-1})});
+      });
+      const Tensors expected = run([&] {
+        Tensors rows, ends[2];
+        for (std::int64_t i = 0; i < n; ++i) {
+          Tensors both;
+          for (const int d : {0, 1}) {
+            const Tensor start = narrow(h0[d], 0, i, 1);
+            if (x.length(i) == 0) {
+              ends[d].push_back(start);
+              continue;
+            }
+            const Tensor forward = unsqueeze(x[i], 1);
+            const Tensor y =
+                plain_loop(layer, d == 0 ? forward : flip(forward, 0), w[static_cast<std::size_t>(d)], start);
+            ends[d].push_back(y[-1]);
+            both.push_back(d == 0 ? y : flip(y, 0));
+          }
+          if (x.length(i) > 0) rows.push_back(concatenate(both, 2));
+        }
+        const Tensor h = concatenate({concatenate(ends[0]), concatenate(ends[1])});
+        return concatenate({reshape(concatenate(rows), {-1}), reshape(h, {-1})});
+      });
       for (std::size_t i = 0; i < expected.size(); ++i) {
         const double scale = max(abs(expected[i])).item<double>();
         EXPECT_LE(max(abs(computed[i] - expected[i])).item<double>(), 1e-13 * (1 + scale)) << "result " << i;

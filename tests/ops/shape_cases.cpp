@@ -228,7 +228,14 @@ std::vector<OpCase> shape_cases() {
                       {"concatenate", "part 1 must be f32 like part 0, got i64"}}};
   rows.push_back(joins("concatenate/columns", 1, false));
   rows.push_back(joins("stack", 0, true));
-  rows.back().bad = {{[] { stack({ones({2}), ones({3})}); }, {"stack", "one shape, got [2] and [3]", "cases.cpp"}}};
+  rows.back().bad = {{[] {
+                        stack({ones({2}), ones({3})});
+                      },
+                      {"stack", "one shape, got [2] and [3]", "cases.cpp"}},
+                     {[] {
+                        stack({ones({1, 1, 1, 1, 1, 1, 1, 1})});
+                      },
+                      {"stack", "at most 7 axes, got shape [1, 1", "cases.cpp"}}};
   rows.push_back(joins("stack/inner", 1, true));
   return rows;
 }
