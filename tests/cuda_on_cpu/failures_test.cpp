@@ -1,5 +1,5 @@
 // Calls of the runtime that fail, one after the other, in programs that use much of the backend: nothing is lost, and what was
-// there before works on.
+// there before works on. And what becomes of the backend where its process is forked or ends.
 
 #include <cstdlib>
 #include <functional>
@@ -171,6 +171,52 @@ TEST(CudaFailure, AModelThatCannotBeMovedIsWhole) {
     train();
     EXPECT_EQ(weight.gradient().to_vector<float>()[0], 2 * gradients[0]);
   }
+}
+
+// --- the process ------------------------------------------------------------------------------------------------------------
+
+// CUDA does not survive a fork. What needs no GPU works on, and tensors on it may end.
+TEST(CudaProcess, AForkedOneIsToldThatItCannotUseTheGpu) {
+  const auto child = [](Tensor x) {
+    int told = 0;
+    for (const auto& use : {std::function<void()>([&] { (void)sum(x).item(); }), std::function<void()>([&] { x + x; }),
+                            std::function<void()>([&] { zeros({3}, {.device = kCuda}); })}) {
+      try {
+        use();
+      } catch (const DeviceError& error) {
+        told += std::string(error.what()).find("got one forked from it") != std::string::npos;
+      }
+    }
+    x = {};
+    std::_Exit(told == 3 && sum(ones({10})).item() == 10 ? 0 : 1);
+  };
+  const Tensor x = ones({3}, {.device = kCuda});
+  EXPECT_EXIT(child(x), testing::ExitedWithCode(0), "");
+  EXPECT_EQ(sum(x).item(), 3);
+}
+
+/// Looks at the end of the program whether streams were given work after its `main`.
+struct Watcher {
+  bool armed = false;
+  std::uint64_t before = 0;
+  ~Watcher() {
+    if (armed && cuda_on_cpu::work() != before) std::_Exit(3);
+  }
+};
+Watcher watcher;
+Tensor static_tensor;  // ends before the watcher does
+
+// One that the cache would not take, but give back to the system.
+TEST(CudaProcess, AStaticTensorThatEndsCallsNothing) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto child = [] {
+    constexpr std::int64_t kMiB = 1 << 18;  // elements
+    static_tensor = empty({160 * kMiB}, {.device = kCuda});
+    for (const std::int64_t size : {112, 128, 192, 96}) empty({size * kMiB}, {.device = kCuda});
+    watcher = {true, cuda_on_cpu::work()};
+    std::exit(0);
+  };
+  EXPECT_EXIT(child(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

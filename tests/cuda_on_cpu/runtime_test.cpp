@@ -193,7 +193,7 @@ TEST(CudaFailure, ADeviceThatCannotBeSetUpLeavesNothingBehind) {
 }
 
 TEST(CudaFailure, AStickyErrorIsToldByEachLaterCall) {
-  // _Exit: in a fork the leak check takes what other threads held for lost.
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto child = [] {
     cuda_on_cpu::fail_call(1, cudaErrorIllegalAddress);
     int told = 0;
