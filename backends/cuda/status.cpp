@@ -22,6 +22,7 @@ std::atomic<bool> ending{false}, forked{false};
 /// Errors after which, as the runtime's manual says of each, the process has to be ended to use CUDA again.
 bool is_sticky(cudaError_t status) {
   switch (static_cast<int>(status)) {
+    case 226:  // cudaErrorContained
     case 700:  // cudaErrorIllegalAddress
     case 702:  // cudaErrorLaunchTimeout
     case 710:  // cudaErrorAssert
@@ -31,6 +32,9 @@ bool is_sticky(cudaError_t status) {
     case 717:  // cudaErrorInvalidAddressSpace
     case 718:  // cudaErrorInvalidPc
     case 719:  // cudaErrorLaunchFailure
+    case 721:  // cudaErrorTensorMemoryLeak
+    case 810:  // cudaErrorMpsClientTerminated
+    case 911:  // cudaErrorExternalDevice
       return true;
     default:
       return false;
