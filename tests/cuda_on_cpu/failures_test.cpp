@@ -1,11 +1,14 @@
 // Calls of the runtime that fail, one after the other, in programs that use much of the backend: nothing is lost, and what was
 // there before works on. And what becomes of the backend where its process is forked or ends.
 
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 
 #include "reel/core/ragged.h"
 #include "reel/core/tape.h"
+#include "reel/nn/checkpoint.h"
+#include "reel/nn/ema.h"
 #include "reel/nn/linear.h"
 #include "reel/nn/optimizer.h"
 #include "reel/ops/arithmetic.h"
@@ -171,6 +174,102 @@ TEST(CudaFailure, AModelThatCannotBeMovedIsWhole) {
     train();
     EXPECT_EQ(weight.gradient().to_vector<float>()[0], 2 * gradients[0]);
   }
+}
+
+/// A model on the GPU with gradients, and what trains it.
+struct Trained {
+  nn::Linear net = seeded();
+  std::vector<Parameter> parameters = on_gpu(net);
+  nn::Adam adam{parameters, {.lr = 0.1}};
+  nn::Ema ema{parameters, {.decay = 0.5}};
+
+  static nn::Linear seeded() {
+    manual_seed(1);
+    return nn::Linear({.in = 4, .out = 3});
+  }
+  static std::vector<Parameter> on_gpu(nn::Linear& net) {
+    net.to(kCuda);
+    return net.parameters();
+  }
+  void backward() {
+    Tape tape;
+    tape.backward(sum(square(net(ones({2, 4}, {.device = kCuda})))));
+  }
+  void step() {
+    backward();
+    adam.step();
+    ema.update();
+  }
+  /// All of it: weights, moments, counts, averages.
+  std::vector<std::vector<double>> numbers() {
+    std::vector<std::vector<double>> all;
+    for (const Parameter& parameter : parameters) all.push_back(parameter.value().to_vector<double>());
+    for (const auto& state : {adam.state(), ema.state()})
+      for (const nn::NamedTensor& named : state) all.push_back(named.tensor.to_vector<double>());
+    return all;
+  }
+};
+
+/// Runs `call` with its n-th call of the runtime failing: whether it came to that.
+template <class F>
+bool fails(int n, F call) {
+  cuda_on_cpu::fail_call(n);
+  bool thrown = false;
+  try {
+    call();
+  } catch (const DeviceError&) {
+    thrown = true;
+  }
+  EXPECT_EQ(thrown, cuda_on_cpu::call_failed());
+  const bool failed = cuda_on_cpu::call_failed();
+  cuda_on_cpu::fail_call(0);
+  return failed;
+}
+
+// At the first step its buffers are made.
+TEST(CudaFailure, AStepThatFailedMayBeTakenAgain) {
+  Trained plain;
+  plain.step();
+  bool failed = true;
+  for (int n = 1; failed; ++n) {
+    ASSERT_LT(n, 200);
+    SCOPED_TRACE("failure " + std::to_string(n));
+    Trained run;
+    run.backward();
+    failed = fails(n, [&] { run.adam.step(); });
+    if (failed) run.adam.step();
+    EXPECT_EQ(run.adam.steps(), 1);
+    EXPECT_EQ(run.net.weight().value().to_vector<float>(), plain.net.weight().value().to_vector<float>());
+  }
+}
+
+// There is less memory than for all that is to be loaded.
+TEST(CudaFailure, ARunThatCannotBeLoadedIsAsItWas) {
+  const std::string path = testing::TempDir() + "reel_cuda_run.safetensors";
+  Trained saved;
+  for (int i = 0; i < 3; ++i) saved.step();
+  nn::Training whole{.module = saved.net, .optimizer = saved.adam, .ema = &saved.ema};
+  nn::save_training(whole, path);
+  const auto expected = saved.numbers();
+  Trained run;
+  run.step();
+  const auto before = run.numbers();
+  std::int64_t room = 0;
+  for (bool loaded = false; !loaded; room += 256) {
+    ASSERT_LT(room, 1 << 20);
+    SCOPED_TRACE(std::to_string(room) + " bytes");
+    nn::Training training{.module = run.net, .optimizer = run.adam, .ema = &run.ema};
+    cuda_on_cpu::set_capacity(static_cast<std::size_t>(test::live(kCuda) + room));
+    try {
+      nn::load_training(training, path);
+      loaded = true;
+    } catch (const OutOfMemory&) {
+    }
+    cuda_on_cpu::set_capacity(std::size_t{1} << 30);
+    EXPECT_EQ(run.numbers(), loaded ? expected : before);
+  }
+  EXPECT_GT(room, 1024);
+  std::remove(path.c_str());
 }
 
 // --- the process ------------------------------------------------------------------------------------------------------------
