@@ -243,7 +243,37 @@ TEST(CudaFailure, AStepThatFailedMayBeTakenAgain) {
   }
 }
 
-// There is less memory than for all that is to be loaded.
+/// Runs `call` with ever more memory until there is enough, and `check` after each time: whether there was enough.
+template <class F, class Check>
+void with_little_memory(F call, Check check) {
+  std::int64_t room = 0;
+  for (bool enough = false; !enough; room += 256) {
+    ASSERT_LT(room, 1 << 20);
+    SCOPED_TRACE(std::to_string(room) + " bytes");
+    cuda_on_cpu::set_capacity(static_cast<std::size_t>(test::live(kCuda) + room));
+    try {
+      call();
+      enough = true;
+    } catch (const OutOfMemory&) {
+    }
+    cuda_on_cpu::set_capacity(std::size_t{1} << 30);
+    check(enough);
+  }
+  EXPECT_GT(room, 1024);
+}
+
+TEST(CudaFailure, ASweepThatHadNoMemoryLeavesTheGradientsThatWereThere) {
+  Trained run;
+  run.backward();
+  const std::vector<float> before = run.net.weight().gradient().to_vector<float>();
+  with_little_memory([&] { run.backward(); },
+                     [&](bool enough) {
+                       const std::vector<float> after = run.net.weight().gradient().to_vector<float>();
+                       for (std::size_t i = 0; i < before.size(); ++i)
+                         EXPECT_EQ(after[i], enough ? 2 * before[i] : before[i]);
+                     });
+}
+
 TEST(CudaFailure, ARunThatCannotBeLoadedIsAsItWas) {
   const std::string path = testing::TempDir() + "reel_cuda_run.safetensors";
   Trained saved;
@@ -254,21 +284,12 @@ TEST(CudaFailure, ARunThatCannotBeLoadedIsAsItWas) {
   Trained run;
   run.step();
   const auto before = run.numbers();
-  std::int64_t room = 0;
-  for (bool loaded = false; !loaded; room += 256) {
-    ASSERT_LT(room, 1 << 20);
-    SCOPED_TRACE(std::to_string(room) + " bytes");
-    nn::Training training{.module = run.net, .optimizer = run.adam, .ema = &run.ema};
-    cuda_on_cpu::set_capacity(static_cast<std::size_t>(test::live(kCuda) + room));
-    try {
-      nn::load_training(training, path);
-      loaded = true;
-    } catch (const OutOfMemory&) {
-    }
-    cuda_on_cpu::set_capacity(std::size_t{1} << 30);
-    EXPECT_EQ(run.numbers(), loaded ? expected : before);
-  }
-  EXPECT_GT(room, 1024);
+  with_little_memory(
+      [&] {
+        nn::Training training{.module = run.net, .optimizer = run.adam, .ema = &run.ema};
+        nn::load_training(training, path);
+      },
+      [&](bool enough) { EXPECT_EQ(run.numbers(), enough ? expected : before); });
   std::remove(path.c_str());
 }
 
