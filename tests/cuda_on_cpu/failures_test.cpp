@@ -247,6 +247,7 @@ TEST(CudaFailure, AStepThatFailedMayBeTakenAgain) {
 template <class F, class Check>
 void with_little_memory(F call, Check check) {
   std::int64_t room = 0;
+  const std::int64_t on_host = memory_stats().live_bytes;
   for (bool enough = false; !enough; room += 256) {
     ASSERT_LT(room, 1 << 20);
     SCOPED_TRACE(std::to_string(room) + " bytes");
@@ -257,6 +258,7 @@ void with_little_memory(F call, Check check) {
     } catch (const OutOfMemory&) {
     }
     cuda_on_cpu::set_capacity(std::size_t{1} << 30);
+    if (!enough) EXPECT_EQ(memory_stats().live_bytes, on_host);
     check(enough);
   }
   EXPECT_GT(room, 1024);
