@@ -28,14 +28,22 @@ void copy_into(const Tensor& from, Tensor to) {
   backend(to.device()).copy(source.array(), to.array());
 }
 
-// One new buffer for `members`, in this order, with their values and gradients.
-void gather_into_one(const std::vector<ParameterState*>& members, DType dtype, Device device, const char* call,
-                     SourceLocation where) {
-  const std::int64_t boundary = kBoundary / static_cast<std::int64_t>(size_of(dtype));
-  const auto home = std::make_shared<FlatBuffer>();
+// A new buffer for `members`, in this order, with their values and gradients; they themselves stay where they are.
+struct Layout {
+  const std::vector<ParameterState*>& members;
+  std::shared_ptr<FlatBuffer> home = std::make_shared<FlatBuffer>();
   std::vector<std::int64_t> offsets;
+
+  Layout(const std::vector<ParameterState*>& members, DType dtype, Device device, const char* call,
+         SourceLocation where);
+  void move_in();
+};
+
+Layout::Layout(const std::vector<ParameterState*>& members_, DType dtype, Device device, const char* call,
+               SourceLocation where)
+    : members(members_) {
+  const std::int64_t boundary = kBoundary / static_cast<std::int64_t>(size_of(dtype));
   std::int64_t total = 0;
-  bool gradients = false;
   for (const ParameterState* member : members) {
     detail::refuse_if_taped(member->value, call, where);
     if (member->home != nullptr && member->home->sweeps.load(std::memory_order_relaxed) > 0)
@@ -44,15 +52,25 @@ void gather_into_one(const std::vector<ParameterState*>& members, DType dtype, D
                   where);
     offsets.push_back(total);
     total += (member->value.size() + boundary - 1) / boundary * boundary;
-    gradients = gradients || member->has_gradient;
+    if (member->has_gradient) ++home->gradient_count;
   }
+  home->members = members;
   home->values = zeros_flat(total, dtype, device);
-  if (gradients) home->gradients = zeros_flat(total, dtype, device);
+  if (home->gradient_count > 0) home->gradients = zeros_flat(total, dtype, device);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const ParameterState& member = *members[i];
+    const auto place_in = [&](const Tensor& flat) {
+      return detail::view(flat, offsets[i], member.value.shape(), member.value.array().strides);
+    };
+    copy_into(member.value, place_in(home->values));
+    if (member.has_gradient) copy_into(detail::member_view(member.home->gradients, member), place_in(home->gradients));
+  }
+}
 
+// Cannot fail: either all members have moved or, where a copy failed, none.
+void Layout::move_in() {
   for (std::size_t i = 0; i < members.size(); ++i) {
     ParameterState& member = *members[i];
-    copy_into(member.value, detail::view(home->values, offsets[i], member.value.shape(), member.value.array().strides));
-    const Tensor gradient = member.has_gradient ? detail::member_view(member.home->gradients, member) : Tensor();
     if (member.home != nullptr) {
       member.home->members[member.index] = nullptr;
       if (member.has_gradient) --member.home->gradient_count;
@@ -62,11 +80,6 @@ void gather_into_one(const std::vector<ParameterState*>& members, DType dtype, D
     member.index = i;
     member.offset = offsets[i];
     member.settled.store(true, std::memory_order_release);
-    home->members.push_back(&member);
-    if (member.has_gradient) {
-      copy_into(gradient, detail::member_view(home->gradients, member));
-      ++home->gradient_count;
-    }
   }
 }
 
@@ -87,11 +100,13 @@ void gather(const std::vector<Parameter>& parameters, const Device* device, cons
     // Tied weights are one parameter.
     if (std::find(members.begin(), members.end(), state) == members.end()) members.push_back(state);
   }
+  std::vector<Layout> layouts;
   for (auto& [kind, members] : kinds) {
     const Device target = device != nullptr ? *device : members.front()->value.device();
     if (together(members) && members.front()->value.device() == target) continue;
-    gather_into_one(members, kind.first, target, call, where);
+    layouts.emplace_back(members, kind.first, target, call, where);
   }
+  for (Layout& layout : layouts) layout.move_in();
 }
 
 }  // namespace

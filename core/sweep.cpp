@@ -285,7 +285,13 @@ ParameterSink& Sweep::sink(ParameterState& parameter) {
   for (SinkLink* link = sinks_; link != nullptr; link = link->next)
     if (link->sink.serves(parameter)) return link->sink;
   const RunningScope scope({call_, where_, {}});
-  sinks_ = new (host_allocate(sizeof(SinkLink))) SinkLink{ParameterSink(parameter.home), sinks_};
+  void* const room = host_allocate(sizeof(SinkLink));
+  try {
+    sinks_ = new (room) SinkLink{ParameterSink(parameter.home), sinks_};
+  } catch (...) {  // there may be no memory for the gradients
+    host_free(room, sizeof(SinkLink));
+    throw;
+  }
   return sinks_->sink;
 }
 

@@ -239,7 +239,8 @@ void load_training(Training& training, const std::string& path, SourceLocation w
 
     const auto values_of = [&](const std::vector<NamedTensor>& tensors) {
       std::vector<Tensor> values;
-      for (const NamedTensor& named : tensors) values.push_back(read(file, named.name));
+      for (const NamedTensor& named : tensors)
+        values.push_back(reel::detail::transferred(read(file, named.name), named.tensor.device()));
       return values;
     };
     const std::vector<Tensor> module = values_of(parts.module), rest = values_of(parts.rest);

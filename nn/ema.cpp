@@ -57,10 +57,12 @@ void Ema::update(SourceLocation where) {
 void Ema::swap(SourceLocation where) {
   require(updates_ > 0, "an update is required before a swap", where);
   lay_out(where);
-  for (Parameter& parameter : parameters_) {
-    const Tensor average = view(parameter), value = reel::detail::copied(parameter, parameter.dtype());
-    parameter.set_value(average, where);
-    backend(value.device()).copy(value.array(), average.array());
+  std::vector<Tensor> values;  // all of them first: there may be no memory for some
+  for (const Parameter& parameter : parameters_) values.push_back(reel::detail::copied(parameter, parameter.dtype()));
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor average = view(parameters_[i]);
+    parameters_[i].set_value(average, where);
+    backend(average.device()).copy(values[i].array(), average.array());
   }
   swapped_ = !swapped_;
 }
@@ -90,7 +92,8 @@ void Ema::check_state(const std::vector<NamedTensor>& given, SourceLocation wher
 void Ema::load_state(const std::vector<NamedTensor>& given, SourceLocation where) {
   check_state(given, where);
   const std::vector<NamedTensor> mine = state(where);
-  for (std::size_t i = 1; i < mine.size(); ++i) Tensor(mine[i].tensor).copy_(given[i].tensor, where);
+  const std::vector<Tensor> there = detail::on_devices_of(mine, given);
+  for (std::size_t i = 1; i < mine.size(); ++i) Tensor(mine[i].tensor).copy_(there[i], where);
   updates_ = given[0].tensor.item<std::int64_t>();
 }
 

@@ -86,6 +86,13 @@ std::vector<std::string> names_of(const std::vector<Parameter>& parameters) {
   return names;
 }
 
+std::vector<Tensor> on_devices_of(const std::vector<NamedTensor>& mine, const std::vector<NamedTensor>& given) {
+  std::vector<Tensor> there;
+  for (std::size_t i = 0; i < mine.size(); ++i)
+    there.push_back(reel::detail::transferred(given[i].tensor, mine[i].tensor.device()));
+  return there;
+}
+
 void check_fits(const char* kind, const std::vector<NamedTensor>& mine, const std::vector<NamedTensor>& given,
                 SourceLocation where) {
   const std::string what = std::string(kind) + "::load_state: ";

@@ -26,6 +26,9 @@ std::vector<std::string> names_of(const std::vector<Parameter>& parameters);
 void check_fits(const char* kind, const std::vector<NamedTensor>& mine, const std::vector<NamedTensor>& given,
                 SourceLocation where);
 
+/// The tensors of `given`, each on the device of that of `mine`: all there before the first of those is overwritten.
+std::vector<Tensor> on_devices_of(const std::vector<NamedTensor>& mine, const std::vector<NamedTensor>& given);
+
 /// Whether an optimiser would change it.
 inline bool takes_part(const Parameter& parameter) { return parameter.has_gradient() && parameter.trainable(); }
 

@@ -1,6 +1,7 @@
 #include "reel/nn/module.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -176,17 +177,21 @@ void Module::to(Device device, SourceLocation where) {
   backend(device, where);  // throws if there is none, before anything is moved
   detail::require_sizes(*state_, "to", where);
   const std::vector<Parameter> all = parameters_of(*state_);
+  // First all copies, which may fail: then the module is where it was.
+  std::map<detail::BufferState*, Tensor> buffers;
+  detail::for_each_entry(*state_, [&](const std::string&, const Entry& entry) {
+    if (!entry.buffer.defined()) return;
+    const auto [place, is_new] = buffers.try_emplace(entry.buffer.state().get());
+    if (is_new) place->second = reel::detail::transferred(place->first->value, device);
+  });
   const bool moves = std::any_of(all.begin(), all.end(), [&](const auto& p) { return !(p.device() == device); });
   if (moves) move_parameters(all, device, where);
   if (moves && root_of(state_) == state_) state_->laid_out = true;
   if (!moves) parameters(where);  // what is there already stays, but next to each other
+  for (auto& [buffer, value] : buffers) buffer->value = std::move(value);
   state_->device = device;
   detail::for_each_entry(*state_, [&](const std::string&, const Entry& entry) {
     if (entry.child != nullptr) entry.child->device = device;
-    if (entry.buffer.defined()) {
-      Tensor& value = entry.buffer.state()->value;
-      value = reel::detail::transferred(value, device);
-    }
   });
 }
 

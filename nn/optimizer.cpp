@@ -60,14 +60,14 @@ void Optimizer::lay_out(SourceLocation where) {
                     "' has moved (by Module::to, or into a larger model); make the optimiser after moving them",
                 where);
 
-  parts_.clear();
+  std::vector<Part> parts;  // whole, or none: there may be no memory for all buffers
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const auto& home = parameters_[i].state()->home;
-    auto part = std::find_if(parts_.begin(), parts_.end(), [&](const Part& p) { return p.home == home; });
-    if (part == parts_.end()) part = parts_.insert(part, Part{.home = home, .low = home->values.size()});
+    auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.home == home; });
+    if (part == parts.end()) part = parts.insert(part, Part{.home = home, .low = home->values.size()});
     part->members.push_back(i);
   }
-  for (Part& part : parts_) {
+  for (Part& part : parts) {
     const auto offset = [&](std::size_t i) { return parameters_[i].state()->offset; };
     std::sort(part.members.begin(), part.members.end(), [&](auto a, auto b) { return offset(a) < offset(b); });
     for (const std::size_t i : part.members) {
@@ -79,6 +79,7 @@ void Optimizer::lay_out(SourceLocation where) {
     const TensorOptions like{.dtype = part.home->values.dtype(), .device = part.home->values.device()};
     for (std::size_t b = 0; b < buffer_names_.size(); ++b) part.buffers.push_back(zeros({part.high - part.low}, like));
   }
+  parts_ = std::move(parts);
 }
 
 // Neighbours that take the same step become one piece.
@@ -197,6 +198,7 @@ void Optimizer::load_state(const std::vector<NamedTensor>& given, SourceLocation
                       "::load_state: counts from 0 to that of all steps, at most 2^53, are required, got " +
                       std::to_string(count) + " of " + std::to_string(counts[0]),
                   where);
+  const std::vector<Tensor> there = detail::on_devices_of(mine, given);
   if (const std::vector<double> before = schedule_states(); !before.empty()) {
     try {
       load_schedule_states(given[1].tensor.to_vector<double>(), where);
@@ -207,7 +209,7 @@ void Optimizer::load_state(const std::vector<NamedTensor>& given, SourceLocation
   }
   for (std::size_t i = 1; i < mine.size(); ++i) {
     Tensor target = mine[i].tensor;
-    if (mine[i].name != "schedules") target.copy_(given[i].tensor, where);
+    if (mine[i].name != "schedules") target.copy_(there[i], where);
   }
   steps_ = counts[0];
   std::copy(counts.begin() + 1, counts.end(), counts_.begin());

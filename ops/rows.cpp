@@ -1,13 +1,17 @@
 #include "reel/ops/rows.h"
 
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "reel/core/index_error.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/elementwise.h"
 #include "reel/ops/index.h"
+#include "reel/ops/logical.h"
 
 namespace reel::detail {
 
@@ -127,10 +131,12 @@ Tensor rows_in_sequences(const char* op, const Ragged& index, const Ragged& x, S
       return reshaped(per_row(index.offsets(), x.device(), [&](std::int64_t s, std::int64_t) { return f(s); }), rows);
     };
     const Tensor lengths = beside([&](std::int64_t s) { return offsets.length(s); });
-    // 0 for what is inside, so that the device can check it as it checks indices, without waiting.
-    const Tensor outside = cast(local < 0, i64) + cast(local >= lengths, i64);
+    // What is inside becomes one number, so that the device can check the others as it checks indices, without waiting.
+    constexpr std::int64_t kInside = std::numeric_limits<std::int64_t>::max();
+    const Tensor wide = cast(local, i64);
+    const Tensor others = reel::where(logical_and(wide >= 0, wide < lengths), kInside, wide);
     try {
-      backend(x.device()).check_indices(outside.array(), 1, nullptr, op, where);
+      backend(x.device()).check_indices(packed(others).array(), kOfSequences, &kInside, op, where);
     } catch (const IndexError&) {
       throw_outside(op, index, offsets, where);
     }

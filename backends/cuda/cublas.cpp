@@ -4,6 +4,7 @@
 
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <mutex>
@@ -88,8 +89,10 @@ struct PreferenceOwner {
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.a));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.b));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c));
+    // No attribute is about the bias, which epilogues read in packs as wide as those of the result that they write.
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::min(alignment_of(p.c), alignment_of(p.bias)));
   }
+  /// At most 256, which is that of null too.
   static std::uint32_t alignment_of(const void* address) {
     const auto bits = reinterpret_cast<std::uintptr_t>(address) | 256;
     return static_cast<std::uint32_t>(bits & -bits);
@@ -120,7 +123,7 @@ Key key_of(const Product& p) {
           p.stride_a,
           p.stride_b,
           p.stride_c,
-          p.bias != nullptr,
+          p.bias != nullptr ? PreferenceOwner::alignment_of(p.bias) : 0,
           p.tf32,
           PreferenceOwner::alignment_of(p.a),
           PreferenceOwner::alignment_of(p.b),

@@ -3,8 +3,10 @@
 // cuBLASLt cuts k into parts that a second kernel adds up.
 
 #include <algorithm>
+#include <string>
 
 #include "reel/backends/cuda/kernel.h"
+#include "reel/backends/cuda/limits.h"
 #include "reel/backends/cuda/product.h"
 #include "reel/core/precision.h"
 #include "reel/core/scalar/math.h"
@@ -274,6 +276,8 @@ void CudaOps::gemm(const Gemm& gemm) {
                        return false;
                      });
   if (small) return;
+  if (gemm.batch > INT32_MAX)
+    refuse_size("the batch", INT32_MAX, std::to_string(gemm.batch));  // cuBLASLt counts in int
   // relu is not left to cuBLASLt: a NaN would become 0 there. The bias is, of bf16 and f16, before their one rounding.
   const bool relu = gemm.epilogue == Epilogue::relu, none = gemm.k == 0;
   const bool fused = !none && (!relu || half) && fuses_bias(gemm.dtype);

@@ -56,6 +56,7 @@ CudaOps& gpu(int index) {
 namespace {
 
 int device_count(const char** missing) {
+  watch_process();  // the driver, which is opened here, does not survive a fork
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count > 0) return count < kMostGpus ? count : kMostGpus - 1;

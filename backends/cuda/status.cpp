@@ -1,6 +1,9 @@
 #include "reel/backends/cuda/status.h"
 
+#include <pthread.h>
+
 #include <atomic>
+#include <cstdlib>
 
 #include "reel/core/device.h"
 #include "reel/core/error.h"
@@ -14,9 +17,12 @@ std::atomic<const std::string*> broken[kMostGpus] = {};
 
 thread_local int used = -1;  // the GPU that this thread made its own last
 
+std::atomic<bool> ending{false}, forked{false};
+
 /// Errors after which, as the runtime's manual says of each, the process has to be ended to use CUDA again.
 bool is_sticky(cudaError_t status) {
   switch (static_cast<int>(status)) {
+    case 226:  // cudaErrorContained
     case 700:  // cudaErrorIllegalAddress
     case 702:  // cudaErrorLaunchTimeout
     case 710:  // cudaErrorAssert
@@ -26,6 +32,9 @@ bool is_sticky(cudaError_t status) {
     case 717:  // cudaErrorInvalidAddressSpace
     case 718:  // cudaErrorInvalidPc
     case 719:  // cudaErrorLaunchFailure
+    case 721:  // cudaErrorTensorMemoryLeak
+    case 810:  // cudaErrorMpsClientTerminated
+    case 911:  // cudaErrorExternalDevice
       return true;
     default:
       return false;
@@ -39,12 +48,26 @@ std::string failed(const char* call, const std::string& got) { return std::strin
 
 void check_usable() {
   if (used < 0) return;
+  if (forked.load(std::memory_order_relaxed)) [[unlikely]]
+    throw DeviceError(
+        told("the GPU must be used by the process that used CUDA first, got one forked from it: fork before, or start "
+             "a program in the child"));
   if (const std::string* text = broken[used].load(std::memory_order_acquire)) [[unlikely]]
     throw DeviceError(
         told("the GPU must be usable, but an earlier error left it unusable until the program ends: " + *text));
 }
 
 }  // namespace
+
+void watch_process() {
+  static const int watched = [] {
+    std::atexit([] { ending.store(true, std::memory_order_relaxed); });
+    return pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
+  }();
+  (void)watched;
+}
+
+bool is_over() { return ending.load(std::memory_order_relaxed) || forked.load(std::memory_order_relaxed); }
 
 void use_gpu(int index) {
   const bool known = used == index;

@@ -12,10 +12,13 @@
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/embedding.h"
+#include "reel/ops/index.h"
 #include "reel/ops/losses.h"
 #include "reel/ops/ragged.h"
+#include "reel/ops/rearrange.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
+#include "reel/ops/sparse.h"
 #include "reel/ops/views.h"
 #include "reel/tests/expect.h"
 
@@ -78,6 +81,48 @@ TEST(CudaIndices, SynchronizeWaitsAndTells) {
   EXPECT_THROW_WITH(synchronize(kCuda), IndexError, "embedding: indices must be in [0, 4), got -1 at position 0");
   synchronize(kCuda);
   synchronize(Device::cpu());
+}
+
+TEST(CudaIndices, EveryOpThatTakesThemTellsABadOne) {
+  const Tensor x = ones({3, 4}, {.device = kCuda});
+  const auto index = [](const std::vector<std::int64_t>& values, const Shape& shape) {
+    return to(from_vector(values, shape), kCuda);
+  };
+  const auto expect_told = [&](const char* op, auto call) {
+    EXPECT_THROW_WITH(call().template to_vector<double>(), IndexError,
+                      (std::string(op) + ": indices must be in").c_str(), "got 9 at position 2", "device_test.cpp:");
+    EXPECT_EQ(sum(x).item(), 12) << op;  // the GPU works on
+  };
+  const Tensor beside = index({0, 1, 9, 2, -5, 0}, {3, 2}), rows = index({0, 1, 9}, {3});
+  const Ragged bags = Ragged::from_lengths(rows, {2, 0, 1});
+  expect_told("gather", [&] { return gather(x, 1, beside); });
+  expect_told("scatter_add", [&] { return scatter_add(x, 1, beside, ones({3, 2}, {.device = kCuda})); });
+  expect_told("index_select", [&] { return index_select(x, 1, rows); });
+  expect_told("embedding", [&] { return embedding(x, rows); });
+  expect_told("embedding_bag", [&] { return embedding_bag(x, bags); });
+  expect_told("gather_add", [&] { return gather_add(x, index({0, 1, 9, 2}, {2, 2})); });
+  expect_told("cross_entropy", [&] { return cross_entropy(x, rows); });
+  expect_told("nll_loss", [&] { return nll_loss(x, rows); });
+  expect_told("one_hot", [&] { return one_hot(rows, 4); });
+}
+
+// Each sequence has a range of its own.
+TEST(CudaIndices, ABadRowOfASequenceIsToldAsItIs) {
+  const Ragged x = to(Ragged::from_lengths(arange(5, {.dtype = f32}), {2, 0, 3}), kCuda);
+  struct Case {
+    std::vector<std::int64_t> rows, lengths;
+    const char* told;
+  };
+  for (const Case& c :
+       {Case{{0, 1, 2, 7, 0}, {2, 0, 3}, "got 7 at position 3"}, Case{{0, 1, 0, 2}, {2, 1, 1}, "got 0 at position 2"},
+        Case{{-1, 1, 2}, {2, 0, 1}, "got -1 at position 0"}}) {
+    const Tensor rows = to(from_vector(c.rows, {static_cast<std::int64_t>(c.rows.size())}), kCuda);
+    const Ragged index = Ragged::from_lengths(rows, c.lengths);
+    EXPECT_THROW_WITH(gather(x, index).values().to_vector<float>(), IndexError,
+                      "gather: indices must count rows of their sequences", c.told, "device_test.cpp:");
+  }
+  const Ragged good = Ragged::from_lengths(to(from_vector<std::int64_t>({1, 0, 2, 0}), kCuda), {2, 0, 2});
+  EXPECT_EQ(gather(x, good).values().to_vector<float>(), (std::vector<float>{1, 0, 4, 2}));
 }
 
 TEST(CudaIndices, OptimisersWaitWhileABadOneIsUntold) {

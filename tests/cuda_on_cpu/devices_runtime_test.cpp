@@ -106,7 +106,7 @@ TEST(DevicesFailure, AWayThatCannotBeOpenedIsDoneWithout) {
 }
 
 TEST(DevicesFailure, AnUnusableGpuLeavesTheOtherUsable) {
-  // _Exit: in a fork the leak check takes what other threads held for lost.
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto child = [] {
     const Tensor x = ones({3}, {.device = kSecond});
     small_program();

@@ -11,10 +11,13 @@
 #include <random>
 #include <vector>
 
+#include "reel/tests/cuda_on_cpu/state.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #else
+#define ASAN_POISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
 #define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
 #define __sanitizer_start_switch_fiber(save, bottom, size) ((void)(save), (void)(bottom), (void)(size))
 #define __sanitizer_finish_switch_fiber(save, bottom, size) ((void)(save))
@@ -55,6 +58,11 @@ namespace {
 
 constexpr unsigned kWarp = 32, kMostThreads = 1024;
 constexpr std::size_t kStack = 128 << 10, kMostShared = 48 << 10;
+constexpr std::size_t kClosed = 64 << 10;    // behind shared memory, where nobody may touch anything
+constexpr std::size_t kSharedBoundary = 16;  // at which shared memory begins
+constexpr unsigned char kUntouched = 0xff;   // NaN in every floating type
+
+char* shared_end = nullptr;  // also for the signal handler
 
 enum class State : std::uint8_t { ready, at_block_barrier, at_warp_barrier, done };
 
@@ -78,7 +86,7 @@ struct Executor {
   unsigned threads = 0;
   bool vote = false;  // of any thread at the block's last barrier
   char* stacks = nullptr;
-  char* shared = nullptr;
+  char* shared = nullptr;  // as close to shared_end as its boundary allows
   std::size_t shared_bytes = 0;
   void* scheduler = nullptr;  // its stack pointer while a fiber runs
   void* scheduler_fake_stack = nullptr;
@@ -94,11 +102,13 @@ struct Executor {
   std::vector<unsigned> warp_order, lane_order;
 
   Executor() {
-    void* memory = mmap(nullptr, kMostThreads * kStack + kMostShared, PROT_READ | PROT_WRITE,
+    void* memory = mmap(nullptr, kMostThreads * kStack + kMostShared + kClosed, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     stacks = static_cast<char*>(memory);
-    shared = stacks + kMostThreads * kStack;
+    shared_end = stacks + kMostThreads * kStack + kMostShared;
+    if (mprotect(shared_end, kClosed, PROT_NONE) != 0) throw std::bad_alloc();
+    ASAN_POISON_MEMORY_REGION(shared_end - kMostShared, kMostShared + kClosed);
   }
 
   char* stack_of(const Fiber& fiber) { return stacks + static_cast<std::size_t>(&fiber - fibers) * kStack; }
@@ -108,6 +118,8 @@ struct Executor {
   bool release_warp(unsigned first, unsigned last);
   void run_warp(unsigned warp);
   void run_block();
+  void open_shared(std::size_t bytes);
+  void check_shared();
   void order(std::vector<unsigned>& list, unsigned count);
   [[noreturn]] void report(const std::string& what, const Fiber& fiber);
 };
@@ -218,8 +230,30 @@ void Executor::run_warp(unsigned warp) {
              fibers[i]);
 }
 
+/// A block's shared memory ends where what nobody may touch begins: at the byte with the address sanitizer, else up to
+/// kSharedBoundary - 1 bytes behind, which are looked at when the block has ended.
+void Executor::open_shared(std::size_t bytes) {
+  ASAN_POISON_MEMORY_REGION(shared_end - kMostShared, kMostShared);
+  shared_bytes = bytes;
+  shared = shared_end - (bytes + kSharedBoundary - 1) / kSharedBoundary * kSharedBoundary;
+  ASAN_UNPOISON_MEMORY_REGION(shared, bytes);
+#if !defined(__SANITIZE_ADDRESS__)
+  std::memset(shared + bytes, kUntouched, static_cast<std::size_t>(shared_end - shared) - bytes);
+#endif
+}
+
+void Executor::check_shared() {
+#if !defined(__SANITIZE_ADDRESS__)
+  for (const char* at = shared + shared_bytes; at < shared_end; ++at)
+    if (static_cast<unsigned char>(*at) != kUntouched)
+      report("out of bounds: byte " + std::to_string(at - shared) + " of " + std::to_string(shared_bytes) +
+                 " bytes of shared memory was written",
+             fibers[0]);
+#endif
+}
+
 void Executor::run_block() {
-  std::memset(shared, 0xff, shared_bytes);
+  std::memset(shared, kUntouched, shared_bytes);
   for (unsigned i = 0; i < threads; ++i) start(i);
   for (;;) {
     order(warp_order, (threads + kWarp - 1) / kWarp);
@@ -236,7 +270,7 @@ void Executor::run_block() {
         report("barrier divergence: threads wait at " + site(*waiting) + " and at " + site(fiber), fiber);
       }
     }
-    if (waiting == nullptr) return;
+    if (waiting == nullptr) return check_shared();
     if (done > 0)
       report("barrier divergence: " + std::to_string(done) + " threads had ended at " + site(*waiting), *waiting);
     vote = false;
@@ -298,6 +332,11 @@ unsigned ballot(unsigned mask, bool vote, const char* file, int line) {
 
 void* shared_memory() { return executor().shared; }
 
+bool detail::is_behind_shared(const void* address) {
+  const char* place = static_cast<const char*>(address);
+  return shared_end != nullptr && place >= shared_end && place < shared_end + kClosed;
+}
+
 void set_schedule(Schedule schedule, std::uint64_t seed) {
   executor().schedule = schedule;
   executor().random.seed(seed);
@@ -321,7 +360,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, void (*body)(const void*), 
   e.body = body;
   e.context = context;
   e.threads = static_cast<unsigned>(threads);
-  e.shared_bytes = config.dynamicSmemBytes;
+  e.open_shared(config.dynamicSmemBytes);
   blockDim = block;
   gridDim = grid;
   for (std::uint64_t i = 0; i < blocks; ++i) {

@@ -68,6 +68,15 @@ void divergent_shuffle(int* y) {
 
 void read_beyond(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x + n]; }
 
+// Thread 0 reads or writes one byte of shared memory.
+template <bool writes>
+void touch_shared(int place, char* y) {
+  REEL_DYNAMIC_SHARED(char, shared);
+  if (threadIdx.x > 0) return;
+  if (writes) shared[place] = 1;
+  else y[0] = shared[place];
+}
+
 void copy(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }
 
 void votes(unsigned* y) {
@@ -120,12 +129,13 @@ class Executor : public testing::Test {
     cudaLaunchConfig_t config;
     config.gridDim = dim3(blocks);
     config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = 256;
+    config.dynamicSmemBytes = shared_bytes_;
     config.stream = stream_;
     ASSERT_EQ(cudaLaunchKernelEx(&config, kernel, arguments...), cudaSuccess);
   }
 
   cudaStream_t stream_ = nullptr;
+  std::size_t shared_bytes_ = 256;
   std::vector<void*> blocks_;
 };
 
@@ -240,6 +250,28 @@ TEST_F(Executor, AReadOutOfBoundsIsReported) {
   EXPECT_DEATH(run(1, 32, read_beyond, from, to, 64), "AddressSanitizer: use-after-poison");
 }
 #endif
+
+// Of a launch that asks for too little of it.
+TEST_F(Executor, SharedMemoryThatWasNotAskedForIsOutOfBounds) {
+  char* y = device<char>(1);
+  for (const std::size_t bytes : {0, 250, 256, 48 << 10}) {
+    shared_bytes_ = bytes;
+    if (bytes > 0) run(1, 32, touch_shared<true>, static_cast<int>(bytes) - 1, y);
+#if defined(__SANITIZE_ADDRESS__)
+    constexpr const char* kReport = "AddressSanitizer: use-after-poison";
+    EXPECT_DEATH(run(1, 32, touch_shared<false>, static_cast<int>(bytes), y), kReport);
+    EXPECT_DEATH(run(1, 32, touch_shared<true>, static_cast<int>(bytes), y), kReport);
+#else
+    constexpr const char* kReport = "a kernel touched what lies behind its shared memory";
+    if (bytes == 250) {
+      const std::string text = report([&] { run(1, 32, touch_shared<true>, 250, y); });
+      EXPECT_NE(text.find("byte 250 of 250 bytes of shared memory was written"), std::string::npos) << text;
+    }
+#endif
+    EXPECT_DEATH(run(1, 32, touch_shared<false>, static_cast<int>(bytes) + 4000, y), kReport);
+    EXPECT_DEATH(run(1, 32, touch_shared<true>, static_cast<int>(bytes) + 4000, y), kReport);
+  }
+}
 
 TEST_F(Executor, AWrongSpaceCopyIsReported) {
   float host_memory[32] = {};

@@ -11,6 +11,7 @@
 
 #include "reel/backends/cuda/cuda_ops.h"
 #include "reel/core/error.h"
+#include "reel/core/memory.h"
 #include "reel/tests/cuda_on_cpu/executor.h"
 
 namespace reel::test {
@@ -30,12 +31,13 @@ inline std::vector<std::int64_t> live(const std::vector<Device>& devices) {
 }
 
 /// Runs `program` with its first call failing, then with its second, and so on until none fails. Each failure must be a
-/// DeviceError that names the GPU, and leave as much memory live on `devices` as there was; after it the program
+/// DeviceError that names the GPU, and leave as much memory live on `devices` and the host as there was; after it the program
 /// must give the same again. What the errors said, in order.
 template <class Program>
 std::vector<std::string> fail_each_call(Program program, const std::vector<Device>& devices) {
   const double expected = program();
   const std::vector<std::int64_t> before = live(devices);
+  const std::int64_t on_host = memory_stats().live_bytes;
   std::vector<std::string> told;
   while (told.size() < 1000) {
     cuda_on_cpu::fail_call(static_cast<std::int64_t>(told.size()) + 1);
@@ -50,6 +52,7 @@ std::vector<std::string> fail_each_call(Program program, const std::vector<Devic
     cuda_on_cpu::fail_call(0);
     EXPECT_EQ(!error.empty(), failed) << "failure " << told.size();
     EXPECT_EQ(live(devices), before) << "after failure " << told.size();
+    EXPECT_EQ(memory_stats().live_bytes, on_host) << "after failure " << told.size();
     if (!failed) return told;
     told.push_back(error);
     EXPECT_EQ(program(), expected) << "after failure " << told.size();

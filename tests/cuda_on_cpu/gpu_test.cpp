@@ -1,4 +1,4 @@
-// What only a GPU can show: memory that is really short, an error that really leaves the GPU unusable, and threads.
+// What only a GPU can show: memory that is really short, an error that really leaves the GPU unusable, a fork, and threads.
 
 #include <gtest/gtest.h>
 
@@ -91,6 +91,22 @@ TEST(GpuThreads, ShareTheGpuAndGetWhatOneAloneGets) {
     threads.emplace_back([&together, i] { together[static_cast<std::size_t>(i)] = some_work(i); });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(together, alone);
+}
+
+// CUDA itself would fail there in some call.
+TEST(GpuProcess, AForkedOneIsToldThatItCannotUseTheGpu) {
+  const Tensor x = ones({3}, kOnGpu);
+  EXPECT_EQ(sum(x).item(), 3);
+  const auto child = [](const Tensor& mine) {
+    try {
+      (void)sum(mine).item();
+    } catch (const DeviceError& error) {
+      std::_Exit(std::string(error.what()).find("got one forked from it") != std::string::npos ? 0 : 1);
+    }
+    std::_Exit(2);
+  };
+  EXPECT_EXIT(child(x), testing::ExitedWithCode(0), "");
+  EXPECT_EQ(sum(x).item(), 3);
 }
 
 // In a process of its own, whose GPU is lost.

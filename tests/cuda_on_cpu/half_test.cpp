@@ -223,6 +223,18 @@ TEST_F(CudaHalf, AReluKeepsNaNAndTheBiasIsRoundedWithTheSum) {
   }
 }
 
+// Of a product that is not a small one: cuBLASLt's. A part of a tensor need not begin where packs do.
+TEST_F(CudaHalf, ABiasMayBeginAnywhere) {
+  for (const DType dtype : {bf16, f16, f32, f64})
+    for (const std::int64_t first : {1, 2, 3}) {
+      const auto call = [&](Device device) {
+        const Tensor bias = slice(normal({516}, dtype, device, 5), 0, first, first + 512);
+        return Tensors{linear(normal({512, 16}, dtype, device), normal({512, 16}, dtype, device, 4), bias)};
+      };
+      expect_equal_devices(call, dtype == bf16 ? 0x1p-7 : dtype == f16 ? 0x1p-10 : dtype == f32 ? 2e-5 : 1e-13, false);
+    }
+}
+
 TEST_F(CudaHalf, EveryRowOfTheTableIsRightOrRefused) {
   int taken = 0;
   for (const test::OpCase& row : test::op_cases())

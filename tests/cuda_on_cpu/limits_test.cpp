@@ -160,5 +160,18 @@ TEST_F(CudaLimits, ConvolutionsThatDoNotFitAreRefusedBeforeAnythingIsWritten) {
   EXPECT_EQ(memory.to_vector<float>(), std::vector<float>(16, 7));
 }
 
+// cuBLASLt counts the matrices of a batch in int: of 2^32 + 1 it would make one.
+TEST_F(CudaLimits, BatchesOfMoreMatricesThanAnIntCountsAreRefused) {
+  const Tensor memory = full({16}, 7, {.device = kCuda});
+  float* const data = memory.array().as<float>();
+  for (const std::int64_t batch : {std::int64_t{1} << 31, (std::int64_t{1} << 32) + 1}) {
+    const Gemm gemm{
+        .m = 1, .n = 1, .k = 1, .batch = batch, .a = data, .b = data + 1, .c = data + 2, .lda = 1, .ldb = 1, .ldc = 1};
+    EXPECT_THROW_WITH(backend(kCuda).gemm(gemm), ShapeError, "the batch must have at most 2147483647 elements",
+                      std::to_string(batch).c_str());
+  }
+  EXPECT_EQ(memory.to_vector<float>(), std::vector<float>(16, 7));
+}
+
 }  // namespace
 }  // namespace reel

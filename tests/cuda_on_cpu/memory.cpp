@@ -36,7 +36,9 @@ std::atomic<int> running_device{-1};  // whose kernel runs
 void say(const char* text) { (void)!write(STDERR_FILENO, text, std::strlen(text)); }
 
 void on_segfault(int signal, siginfo_t* info, void*) {
-  if (const int device = detail::device_of(info->si_addr); device >= 0) {
+  if (detail::is_behind_shared(info->si_addr)) {
+    say("cuda_on_cpu: a kernel touched what lies behind its shared memory\n");
+  } else if (const int device = detail::device_of(info->si_addr); device >= 0) {
     if (const int running = running_device; running >= 0) {
       char text[] = "cuda_on_cpu: a kernel of device 0 touched memory of device 0\n";
       text[sizeof "cuda_on_cpu: a kernel of device " - 1] = static_cast<char>('0' + running);

@@ -66,6 +66,40 @@ TEST(CudaMemory, ThatCannotBeHadIsTold) {
   EXPECT_EQ(sum(ones({1 << 20}, {.device = kCuda})).item(), 1 << 20);
 }
 
+TEST(CudaMemory, WhatIsCachedBeyondTheMostThatWasLiveIsGivenBack) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  const std::int64_t before = test::live(kCuda);
+  cuda::Memory memory(0, context().stream());
+  const auto cached_after = [&](std::int64_t mib) {
+    const auto bytes = static_cast<std::size_t>(mib * kMiB);
+    memory.deallocate(memory.allocate(bytes), bytes);
+    return memory.stats().cached / kMiB;
+  };
+  EXPECT_EQ(cached_after(160), 160);
+  EXPECT_EQ(cached_after(192), 352);  // up to 192 + 256
+  EXPECT_EQ(cached_after(224), 352);  // up to 224 + 256
+  EXPECT_EQ(memory.stats().peak, 224 * kMiB);
+  EXPECT_EQ(cuda_on_cpu::device_bytes(0), before + 352 * kMiB);
+}
+
+TEST(CudaMemory, AnErrorThatItIsShortHoldsNoTensors) {
+  const std::int64_t before = test::live(kCuda);
+  std::exception_ptr error;
+  cuda_on_cpu::set_capacity(1 << 20);
+  try {
+    Tape tape;
+    const Tensor x = ones({1000}, {.device = kCuda});
+    tape.watch(x);
+    const Tensor y = reshape(x * 2, {1000, 1});
+    (void)(y * reshape(y, {1, 1000}));
+  } catch (const OutOfMemory&) {
+    error = std::current_exception();
+  }
+  cuda_on_cpu::set_capacity(std::size_t{1} << 30);
+  EXPECT_NE(error, nullptr);
+  EXPECT_EQ(test::live(kCuda), before);
+}
+
 Tensor kept_until_exit;  // its end must not call CUDA
 
 TEST(CudaMemory, MayOutliveTheProgram) { kept_until_exit = ones({3}, {.device = kCuda}); }
@@ -193,7 +227,7 @@ TEST(CudaFailure, ADeviceThatCannotBeSetUpLeavesNothingBehind) {
 }
 
 TEST(CudaFailure, AStickyErrorIsToldByEachLaterCall) {
-  // _Exit: in a fork the leak check takes what other threads held for lost.
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto child = [] {
     cuda_on_cpu::fail_call(1, cudaErrorIllegalAddress);
     int told = 0;
@@ -209,6 +243,25 @@ TEST(CudaFailure, AStickyErrorIsToldByEachLaterCall) {
     std::_Exit(told == 2 ? 0 : 1);
   };
   EXPECT_EXIT(child(), testing::ExitedWithCode(0), "");
+}
+
+// Of those that CUDA's manual says end all use of it, also where a later call does not say so itself.
+TEST(CudaFailure, EveryErrorThatEndsAllUseOfCudaIsTold) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto child = [](int code) {
+    cuda_on_cpu::fail_call(1, static_cast<cudaError_t>(code));
+    int told = 0;
+    for (int i = 0; i < 2; ++i) {
+      try {
+        small_program();
+      } catch (const DeviceError& error) {
+        told += std::string(error.what()).find("an earlier error left it unusable") != std::string::npos;
+      }
+    }
+    std::_Exit(told);
+  };
+  for (const int code : {226, 719, 721, 810, 911}) EXPECT_EXIT(child(code), testing::ExitedWithCode(1), "") << code;
+  EXPECT_EXIT(child(cudaErrorUnknown), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
