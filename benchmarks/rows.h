@@ -73,8 +73,9 @@ inline std::vector<Conv> convs() {
   for (const Int channels : {1, 2, 4, 8, 16, 32, 64})
     for (const Int size : {8, 16, 32, 64, 128, 256, 512})
       add(std::to_string(channels) + "_" + std::to_string(size), channels, channels, size, 1);
-  for (const Int dilation : {2, 5, 10}) add("1_512_dilation" + std::to_string(dilation), 1, 1, 512, dilation);
-  for (const Int in : {4, 9, 16, 25, 36, 64}) add(std::to_string(in) + "to1_256", in, 1, 256, 1);
+  for (Int dilation = 2; dilation <= 10; ++dilation)
+    add("1_512_dilation" + std::to_string(dilation), 1, 1, 512, dilation);
+  for (const Int in : {4, 9, 16, 25, 36, 49, 64}) add(std::to_string(in) + "to1_256", in, 1, 256, 1);
   return rows;
 }
 constexpr int kConvWarmCalls = 1;  // some take a large part of a second
