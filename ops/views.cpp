@@ -339,7 +339,8 @@ Tensor stack(const Tensors& parts, int axis, SourceLocation where) {
           where);
     if (i == 0) {
       if (parts[0].rank() == kMaxRank)
-        throw ShapeError("stack: tensors must have at most 7 axes, got shape " + parts[0].shape().str(), where);
+        throw ShapeError("stack: the result must have at most 8 axes, got tensors of shape " + parts[0].shape().str(),
+                         where);
       axis = check::axis("stack", axis, parts[0].rank() + 1, where);
     }
     with_axis.push_back(unsqueeze(parts[i], axis));

@@ -235,7 +235,7 @@ std::vector<OpCase> shape_cases() {
                      {[] {
                         stack({ones({1, 1, 1, 1, 1, 1, 1, 1})});
                       },
-                      {"stack", "at most 7 axes, got shape [1, 1", "cases.cpp"}}};
+                      {"stack", "at most 8 axes, got tensors of shape [1, 1", "cases.cpp"}}};
   rows.push_back(joins("stack/inner", 1, true));
   return rows;
 }
