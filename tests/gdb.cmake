@@ -6,6 +6,7 @@ if(REEL_GDB AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
     add_executable(test_gdb_values gdb/values.cpp)
     target_compile_options(test_gdb_values PRIVATE -g -O0)
     target_link_libraries(test_gdb_values PRIVATE Reel::reel)
+    add_dependencies(cpu_tests test_gdb_values)
     add_test(NAME gdb_printers COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/gdb/printers.py
       ${REEL_GDB} ${PROJECT_SOURCE_DIR}/scripts/gdb/reel_printers.py $<TARGET_FILE:test_gdb_values>)
     set_tests_properties(gdb_printers PROPERTIES TIMEOUT 300 ENVIRONMENT OMP_WAIT_POLICY=passive)
