@@ -258,7 +258,9 @@ void with_little_memory(F call, Check check) {
     } catch (const OutOfMemory&) {
     }
     cuda_on_cpu::set_capacity(std::size_t{1} << 30);
-    if (!enough) EXPECT_EQ(memory_stats().live_bytes, on_host);
+    if (!enough) {
+      EXPECT_EQ(memory_stats().live_bytes, on_host);
+    }
     check(enough);
   }
   EXPECT_GT(room, 1024);
