@@ -115,6 +115,6 @@ int main(int argc, char** argv) {
           rows.push_back({op->name + (beyond ? "#memory" : "#l2") + (backward ? "_backward" : ""), 0,
                           [=] { return work(*op, beyond, backward); }, 1});
   const int status = serve(argc, argv, rows, [](int threads) { reel::set_num_threads(threads); });
-  if (status < 0) std::fputs("usage: benchmark_op_rows --rows | --serve | --calls ROW N\n", stderr);
+  if (status < 0) std::fputs("usage: benchmark_op_rows --rows | --serve | --calls ROW N [THREADS]\n", stderr);
   return status < 0 ? 2 : status;
 }

@@ -59,10 +59,10 @@ int serve(int argc, char** argv, const std::vector<Row>& rows, const std::functi
   const auto find = [&](std::string_view name) {
     return std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.name == name; });
   };
-  if (mode == "--calls" && argc == 4) {
+  if (mode == "--calls" && (argc == 4 || argc == 5)) {
     const auto row = find(argv[2]);
     if (row == rows.end()) return std::fprintf(stderr, "no row %s\n", argv[2]), 2;
-    set_threads(1);
+    set_threads(argc == 5 ? std::atoi(argv[4]) : 1);
     row->make().calls(std::atoll(argv[3]));
     return 0;
   }

@@ -60,7 +60,8 @@ std::function<void(std::int64_t)> repeated(F f) {
 /// Main program of one side. `--rows` lists the rows and how many threads each is bound to (0: any). `--serve` reads lines
 /// "<row> <seconds> [<threads>]", times that row by slope for about so long, and answers each with one line of JSON: row,
 /// seconds, low, high, digest, and what else the row's work tells. What a row needs is kept for the next time that it is
-/// asked for; the line "forget" gives it back. `--calls <row> <n>` makes n calls of a row and no more, for tools that count.
+/// asked for; the line "forget" gives it back. `--calls <row> <n> [<threads>]` makes n calls of a row and no more, for
+/// tools that count; on one thread unless told.
 /// Threads are set by `set_threads`. Returns the exit status; -1 for anything else.
 int serve(int argc, char** argv, const std::vector<Row>& rows, const std::function<void(int)>& set_threads);
 

@@ -113,10 +113,13 @@ REEL_INLINE void transpose_strips(const T* x, int64_t x_stride, int64_t rows, in
   }
 }
 
-/// y[c, r] = x[r, c] for x [rows, columns].
+/// y[c, r] = x[r, c] for x [rows, columns]. A cache line of columns at a time: the lines of y that are being written to are few, and
+/// stay near even where they lie a power of two apart.
 template <class T>
 void transpose(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y, int64_t y_stride) {
-  transpose_strips(x, x_stride, rows, columns, y, y_stride);
+  constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(T));
+  for (int64_t c = 0; c < columns; c += line)
+    transpose_strips(x + c, x_stride, rows, min(line, columns - c), y + c * y_stride, y_stride);
 }
 
 /// y[r, c] = x[r, c] for x [rows, columns].

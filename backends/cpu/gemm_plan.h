@@ -12,6 +12,8 @@ namespace reel::cpu::REEL_CPU_ISA::product {
 
 /// Multiply-adds that one thread does before a second one pays: a few microseconds.
 constexpr int64_t kProductGrain = int64_t{1} << 18;
+/// The same for elements that are turned round.
+constexpr int64_t kTurnGrain = int64_t{1} << 14;
 
 /// The size of the even pieces, rounded up to `unit`, that cut `size` into pieces of at most about `limit`.
 REEL_INLINE int64_t even_piece(int64_t size, int64_t limit, int64_t unit) {
@@ -118,12 +120,12 @@ void multiply_small(const Product<T>& p) {
   multiply_piece<T>(x, {.columns = kPanel<T>, .k = room / kPanel<T>}, 0, p.m, 0, p.n, nullptr, panel);
 }
 
-/// Adds the bias to columns begin .. end - 1 of c and applies the epilogue, where the tiles did not.
+/// Adds the bias to columns begin .. end - 1 of rows first .. last - 1 of c and applies the epilogue, where the tiles did not.
 template <class T>
-REEL_INLINE void finish(const Product<T>& p, int64_t begin, int64_t end) {
+REEL_INLINE void finish(const Product<T>& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
   using V = Vec<T>;
   if (p.bias == nullptr && !p.relu) return;
-  for (int64_t i = 0; i < p.m; ++i)
+  for (int64_t i = first; i < last; ++i)
     for (int64_t j = begin; j < end; j += V::width) {
       T* c = p.c + i * p.c_stride + j;
       const auto mask = V::first(min<int64_t>(end - j, V::width));
@@ -144,7 +146,7 @@ void multiply_dots(const Product<T>& p) {
       dot_products(p.m, p.a.data, p.a.stride, p.a.transposed, p.b.data + j * p.b.stride, p.b.stride, p.k, columns,
                    p.accumulate, p.c + j, p.c_stride);
     }
-    finish(p, begin, end);
+    finish(p, 0, p.m, begin, end);
   });
 }
 
@@ -189,8 +191,16 @@ void multiply_turned(const Product<T>& p, T* room) {
   turned.c_stride = p.m;
   if (p.accumulate && room != nullptr) transpose(p.c, p.c_stride, p.m, p.n, room, p.m);
   multiply_upright(turned);
-  if (room != nullptr) transpose(room, p.m, p.n, p.m, p.c, p.c_stride);
-  finish(p, 0, p.n);
+  if (room == nullptr) return finish(p, 0, p.m, 0, p.n);
+  // Rows of c that are still near are finished.
+  constexpr int64_t some = 64 / static_cast<int64_t>(sizeof(T));
+  parallel_for(ceil_div(p.m, some), ceil_div(kTurnGrain, some * p.n), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin * some; i < min(end * some, p.m); i += some) {
+      const int64_t next = min(i + some, p.m);
+      transpose(room + i, p.m, p.n, next - i, p.c + i * p.c_stride, p.c_stride);
+      finish(p, i, next, 0, p.n);
+    }
+  });
 }
 
 template <class T>
@@ -224,7 +234,7 @@ void multiply_nothing(const Product<T>& p) {
   if (!p.accumulate)
     for (int64_t i = 0; i < p.m; ++i)
       for (int64_t j = 0; j < p.n; ++j) p.c[i * p.c_stride + j] = 0;
-  finish(p, 0, p.n);
+  finish(p, 0, p.m, 0, p.n);
 }
 
 template <class T>

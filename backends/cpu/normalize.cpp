@@ -150,6 +150,9 @@ struct Backward {
   }
 };
 
+/// Elements that are worth a thread: each costs as much as several of a sum.
+constexpr int64_t kNormalizeGrain = kGrain / 4;
+
 /// Rows whose part of dscale and dshift is added up in plain order; the parts are joined pairwise.
 REEL_INLINE int64_t rows_of_part(int64_t n) { return min<int64_t>(max<int64_t>(2 * kGrain / n, 8), 128); }
 
@@ -173,7 +176,7 @@ void CpuOps::normalize(const Array& x, bool center, double epsilon, const Array*
   const int64_t rows = x.shape[0], n = x.shape[1];
   dispatch_floating(x.dtype, [&]<class T>() {
     const T *const scales = scale ? scale->as<T>() : nullptr, *const shifts = shift ? shift->as<T>() : nullptr;
-    parallel_for(rows, max<int64_t>(1, kGrain / n), [&](int64_t begin, int64_t end) {
+    parallel_for(rows, max<int64_t>(1, kNormalizeGrain / n), [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         const T* const from = x.as<T>() + r * n;
         const RowStatistics<T> s = statistics_of(from, n, center, static_cast<T>(epsilon));
@@ -196,7 +199,7 @@ void CpuOps::normalize_backward(const Array& x, bool, const Array* scale, const 
     const int64_t width = (dscale ? n : 0) + (dshift ? n : 0);
     const Scratch scratch(sizeof(T) * static_cast<std::size_t>(parts * width));
     __builtin_memset(scratch.as<T>(), 0, sizeof(T) * static_cast<std::size_t>(parts * width));
-    parallel_for(ceil_div(rows, part), max<int64_t>(1, kGrain / (part * n)), [&](int64_t begin, int64_t end) {
+    parallel_for(ceil_div(rows, part), max<int64_t>(1, kNormalizeGrain / (part * n)), [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p) {
         T* const sums = scratch.as<T>() + p * width;
         for (int64_t r = p * part; r < min(rows, (p + 1) * part); ++r)

@@ -7,6 +7,7 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
+constexpr int64_t kRunCost = 48;  // elements
 constexpr int64_t kBuffer = 512;  // elements: three buffers stay in the first-level cache
 
 /// An operand within one run. Where the loop at hand cannot take its stride, its elements go through the buffer.
@@ -116,17 +117,21 @@ void run_elements(const Runs& runs, const Input& a, const Input& b, const Array&
     fixed_a = true;
   }
 
-  for_each_run(nest, kGrain, [&](const int64_t* offsets, int64_t count) {
-    Side side_a(stride_a, a.dtype, fixed_a || stride_a == 1);
-    Side side_b(stride_b, b.dtype, fixed_b || stride_b == 1);
-    Side side_y(stride_y, y.dtype, stride_y == 1);
-    const char* from_a = static_cast<const char*>(a.data) + offsets[0] * size_a;
-    const char* from_b = static_cast<const char*>(b.data) + offsets[1] * size_b;
+  const bool direct_a = fixed_a || stride_a == 1, direct_b = fixed_b || stride_b == 1, direct_y = stride_y == 1;
+  const char *const data_a = static_cast<const char*>(a.data), *const data_b = static_cast<const char*>(b.data);
+  // To begin a run costs as much as some elements.
+  const int64_t grain = max<int64_t>(1, kGrain * nest.inner() / (nest.inner() + kRunCost));
+  if (direct_a && direct_b && direct_y) {
+    for_each_run(nest, grain, [&](const int64_t* offsets, int64_t count) {
+      run(data_a + offsets[0] * size_a, data_b + offsets[1] * size_b, y.as<char>() + offsets[2] * size_y, count);
+    });
+    return;
+  }
+  for_each_run(nest, grain, [&](const int64_t* offsets, int64_t count) {
+    Side side_a(stride_a, a.dtype, direct_a), side_b(stride_b, b.dtype, direct_b), side_y(stride_y, y.dtype, direct_y);
+    const char* from_a = data_a + offsets[0] * size_a;
+    const char* from_b = data_b + offsets[1] * size_b;
     char* to = y.as<char>() + offsets[2] * size_y;
-    if (side_a.direct && side_b.direct && side_y.direct) {
-      run(from_a, from_b, to, count);
-      return;
-    }
     for (int64_t first = 0; first < count; first += kBuffer) {
       const int64_t n = min(kBuffer, count - first);
       const void* part_a = side_a.read(from_a, first, n);
