@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <future>
+#include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "reel/core/parallel.h"
@@ -89,6 +93,50 @@ TEST(Memory, PeakIsOfBlocksThatLiveTogether) {
   EXPECT_EQ(after.live_bytes, base);
   EXPECT_GE(after.peak_bytes, base + kBytes);
   EXPECT_LT(after.peak_bytes, base + (100 << 20));  // a thread's slack, not what all rounds made
+}
+
+// Tensors are made and dropped by this thread and by others that end, in any order.
+TEST(Memory, PeakIsNoLessThanWhatLived) {
+  std::mt19937_64 random(20);
+  for (int round = 0; round < 100; ++round) {
+    reset_peak_memory();
+    std::vector<Tensor> alive;
+    std::int64_t most = memory_stats().live_bytes, told = 0;
+    for (int step = 0; step < 20; ++step) {
+      const auto act = [&] {
+        if (alive.empty() || random() % 2 == 0) {
+          alive.push_back(empty({static_cast<std::int64_t>(random() % 8 + 1) << 20}, {.dtype = u8}));
+        } else {
+          std::swap(alive[random() % alive.size()], alive.back());
+          alive.pop_back();
+        }
+      };
+      if (random() % 2 == 0) act();
+      else std::thread(act).join();
+      const MemoryStats stats = memory_stats();
+      most = std::max(most, stats.live_bytes);
+      ASSERT_GE(stats.peak_bytes, most) << "round " << round << ", step " << step;
+      ASSERT_GE(stats.peak_bytes, told) << "round " << round << ", step " << step;
+      told = stats.peak_bytes;
+    }
+  }
+}
+
+// A thread that is still there made them.
+TEST(Memory, PeakForgetsWhatWasDroppedBeforeItWasReset) {
+  std::promise<Tensor> made;
+  std::promise<void> told;
+  std::thread maker([&] {
+    made.set_value(empty({64 << 20}, {.dtype = u8}));
+    told.get_future().wait();
+  });
+  Tensor x = made.get_future().get();
+  const std::int64_t with_it = memory_stats().live_bytes;
+  x = Tensor();
+  reset_peak_memory();
+  EXPECT_LT(memory_stats().peak_bytes, with_it);
+  told.set_value();
+  maker.join();
 }
 
 TEST(Memory, FreedBlocksAreReused) {
