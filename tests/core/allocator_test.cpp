@@ -122,6 +122,17 @@ TEST(Memory, PeakIsNoLessThanWhatLived) {
   }
 }
 
+TEST(Memory, WhatOthersMadeIsCachedWhereItIsDropped) {
+  constexpr std::int64_t kBytes = 8 << 20;
+  Tensor x;
+  std::thread([&] { x = empty({kBytes}, {.dtype = u8}); }).join();
+  const MemoryStats before = memory_stats();
+  x = Tensor();
+  const MemoryStats after = memory_stats();
+  EXPECT_EQ(after.live_bytes + after.cached_bytes, before.live_bytes + before.cached_bytes);
+  EXPECT_GE(after.cached_bytes, before.cached_bytes + kBytes);
+}
+
 // A thread that is still there made them.
 TEST(Memory, PeakForgetsWhatWasDroppedBeforeItWasReset) {
   std::promise<Tensor> made;
