@@ -4,15 +4,21 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <future>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "reel/core/checkpoint.h"
+#include "reel/core/error.h"
 #include "reel/core/parallel.h"
 #include "reel/core/parameter.h"
+#include "reel/core/pullback.h"
 #include "reel/core/scratch.h"
 #include "reel/core/tape.h"
 #include "reel/core/thread_cache.h"
@@ -131,6 +137,75 @@ TEST(Memory, WhatOthersMadeIsCachedWhereItIsDropped) {
   const MemoryStats after = memory_stats();
   EXPECT_EQ(after.live_bytes + after.cached_bytes, before.live_bytes + before.cached_bytes);
   EXPECT_GE(after.cached_bytes, before.cached_bytes + kBytes);
+}
+
+// The first allocation fails, or the second, and so on.
+TEST(Memory, WhereverThereIsNoneLeftNothingStaysBehind) {
+  if (!malloc_is_counted()) GTEST_SKIP();
+  std::vector<Parameter> parameters;
+  for (int i = 0; i < 4; ++i)
+    parameters.emplace_back(full({5, 5}, 0.1 * i), std::string(1, static_cast<char>('a' + i)));
+  flatten_parameters(parameters);
+  const Tensor w = full({5, 5}, 0.3);
+  const auto layer = [](const Tensor& x) { return tanh(matmul(x, x)); };
+  const std::function<void()> steps[] = {
+      [&] {
+        Tape tape;
+        Tensor y = w;
+        for (const Parameter& parameter : parameters) y = tanh(matmul(y, parameter));
+        tape.backward(sum(y));
+      },
+      [&] {
+        Tape outer;
+        outer.watch(w);
+        const Tensor first = [&] {
+          Tape inner;
+          return inner.gradient(sum(layer(w)), {w})[0];
+        }();
+        outer.gradient(sum(first * first), {w});
+      },
+      [&] {
+        const auto [y, backprop] = pullback(layer, w);
+        backprop(y);
+      },
+      [&] {
+        Tape tape;
+        tape.watch(w);
+        tape.gradient(sum(checkpoint(layer, w)), {w});
+      },
+      [&] {
+        flatten_parameters({parameters[0], parameters[2]});
+      },
+  };
+  const auto gradients = [&] {
+    std::vector<std::vector<float>> all;
+    for (const Parameter& parameter : parameters) all.push_back(parameter.gradient().to_vector<float>());
+    return all;
+  };
+  for (const auto& step : steps) {
+    for (std::int64_t blocks = 0;; ++blocks) {
+      ASSERT_LT(blocks, 1000);
+      for (int i = 0; i < 2; ++i) steps[0]();  // there is room for a sweep's gradients beside those that are there
+      const auto known = gradients();
+      release_cached_memory();
+      const MemoryStats before = memory_stats();
+      bool failed = false;
+      limit_aligned_blocks(blocks);
+      try {
+        step();
+      } catch (const OutOfMemory&) {
+        failed = true;
+      }
+      limit_aligned_blocks(INT64_MAX);
+      if (!failed) break;
+      const MemoryStats after = memory_stats();
+      // The room for the next sweep's gradients may be gone.
+      EXPECT_LE(after.live_tensors, before.live_tensors) << &step - steps << ", " << blocks;
+      EXPECT_EQ(after.live_nodes, before.live_nodes) << &step - steps << ", " << blocks;
+      EXPECT_LE(after.live_bytes, before.live_bytes) << &step - steps << ", " << blocks;
+      EXPECT_EQ(gradients(), known) << &step - steps << ", " << blocks;
+    }
+  }
 }
 
 // A thread that is still there made them.
