@@ -208,6 +208,18 @@ TEST(Memory, WhereverThereIsNoneLeftNothingStaysBehind) {
   }
 }
 
+// Destructors must not throw.
+TEST(Memory, DroppingCallbacksTakesNone) {
+  if (!malloc_is_counted()) GTEST_SKIP();
+  const auto layer = [](const Tensor& x) { return x * x; };
+  const Tensor x = ones({2});
+  std::vector<decltype(pullback(layer, x))> calls;
+  for (int i = 0; i < 100; ++i) calls.push_back(pullback(layer, x));
+  const std::int64_t before = malloc_calls();
+  calls.clear();
+  EXPECT_EQ(malloc_calls(), before);
+}
+
 // A thread that is still there made them.
 TEST(Memory, PeakForgetsWhatWasDroppedBeforeItWasReset) {
   std::promise<Tensor> made;
