@@ -41,9 +41,16 @@ struct Depot {
   FreeLists for_teams;                   // see TeamMember; not part of `cached`, and no more than kDepotBound
   std::int64_t team_bytes = 0;           // in for_teams
   std::int64_t provided[kClasses] = {};  // of a class for a team's members, here and with them
-  // What ended threads, and calls after a thread's end, leave behind; `live` also has what settle() moves there.
-  std::atomic<std::int64_t> live{0}, tensors{0}, nodes{0};
+  // What ended threads, and calls after a thread's end, leave behind.
+  std::atomic<std::int64_t> tensors{0}, nodes{0};
+  // Bytes; also what settle() moves here. Below 0 where they freed others' blocks.
+  std::int64_t live = 0, live_peak = 0;
   std::int64_t peak = 0;  // of all threads, when the last one ended
+
+  void add_live(std::int64_t difference) {
+    live += difference;
+    live_peak = std::max(live_peak, live);
+  }
 };
 
 Depot& depot() {
@@ -97,7 +104,7 @@ void empty_lists(FreeLists& lists) {
 
 // Of all threads, under the depot's mutex: no less than what was live at any time since reset_peak_memory().
 std::int64_t peak_of_all(const Depot& shared) {
-  std::int64_t peaks = std::max<std::int64_t>(shared.live, 0), live = shared.live;
+  std::int64_t peaks = shared.live_peak, live = shared.live;
   for (const ThreadCache* cache = shared.threads; cache != nullptr; cache = cache->next) {
     peaks += cache->peak.get();
     live += cache->live.get();
@@ -116,7 +123,7 @@ void settle(ThreadCache& own) {
       own.live.get() - std::clamp<std::int64_t>(own.live.get(), 0, std::max<std::int64_t>(all, 0));
   own.live.add(-elsewhere);
   own.held.add(-elsewhere);
-  shared.live += elsewhere;
+  shared.add_live(elsewhere);
 }
 
 REEL_FAST_TLS thread_local bool this_thread_ended = false;
@@ -134,6 +141,7 @@ void retire(ThreadCache* cache) {
     (cache->previous != nullptr ? cache->previous->next : shared.threads) = cache->next;
     if (cache->next != nullptr) cache->next->previous = cache->previous;
     shared.live += cache->live.get();
+    shared.live_peak = shared.live;  // what was before is in `peak`
     shared.tensors += cache->tensors.get();
     shared.nodes += cache->nodes.get();
   }
@@ -213,7 +221,9 @@ __attribute__((noinline)) void* fetch(int index, std::size_t bytes) {
     own->held.add(static_cast<std::int64_t>(room));
     own->count(static_cast<std::int64_t>(room));
   } else {
-    depot().live += static_cast<std::int64_t>(room);
+    Depot& shared = depot();
+    const std::lock_guard lock(shared.mutex);
+    shared.add_live(static_cast<std::int64_t>(room));
   }
   return block;
 }
@@ -230,7 +240,11 @@ __attribute__((noinline)) void give_away(int index, void* block) noexcept {
     give_to_depot_or_system(index, block);
     return;
   }
-  depot().live -= static_cast<std::int64_t>(room);
+  Depot& shared = depot();
+  {
+    const std::lock_guard lock(shared.mutex);
+    shared.add_live(-static_cast<std::int64_t>(room));
+  }
   unpoison(block, room);
   std::free(block);
 }
@@ -297,6 +311,7 @@ void reset_peak_memory() {
   Depot& shared = depot();
   const std::lock_guard lock(shared.mutex);
   shared.peak = 0;
+  shared.live_peak = shared.live;
   for (ThreadCache* cache = shared.threads; cache != nullptr; cache = cache->next)
     cache->peak.set(std::max<std::int64_t>(cache->live.get(), 0));
 }

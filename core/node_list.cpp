@@ -21,6 +21,7 @@ constexpr std::size_t kChunkBytes = 256 << 10;
 struct Pool {
   std::mutex mutex;
   std::vector<NodeList*> lists;
+  std::size_t made = 0;  // here and in use: there is room for all of them
 };
 Pool& pool() {
   static Pool* const instance = new Pool;  // never destroyed: threads may end after static objects
@@ -47,6 +48,9 @@ NodeList* NodeList::acquire() {
     if (!pool().lists.empty()) {
       list = pool().lists.back();
       pool().lists.pop_back();
+    } else {
+      pool().lists.reserve(pool().made + 1);  // what gives it back is a destructor, which must not throw
+      ++pool().made;
     }
   }
   if (list == nullptr) list = new NodeList;

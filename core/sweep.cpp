@@ -69,6 +69,9 @@ Tensor recorded_sum(const Tensor& a, const Tensor& b) {
   return sum;
 }
 
+// A slot's gradient and its flags.
+constexpr std::size_t kSlotBytes = sizeof(Tensor) + sizeof(std::uint8_t);
+
 }  // namespace
 
 Sweep::Sweep(const Mark& mark, const char* call, const Tensor& y, const Tensors* wanted, SweepOptions options,
@@ -96,9 +99,10 @@ Sweep::Sweep(const Mark& mark, const char* call, const Tensor& y, const Tensors*
   releasing_ = list_.live_tapes <= 1 && !options.keep;
 
   const auto slots = static_cast<std::size_t>(end_ - begin_);
-  gradients_ = static_cast<Tensor*>(host_allocate(slots * sizeof(Tensor)));
+  // One block for both: nothing is left behind if there is no memory for it.
+  gradients_ = static_cast<Tensor*>(host_allocate(slots * kSlotBytes));
   for (std::size_t i = 0; i < slots; ++i) new (&gradients_[i]) Tensor();
-  flags_ = static_cast<std::uint8_t*>(host_allocate(slots));
+  flags_ = reinterpret_cast<std::uint8_t*>(gradients_ + slots);
   std::memset(flags_, 0, slots);
   list_.begin_sweep();
 }
@@ -107,8 +111,7 @@ Sweep::~Sweep() {
   if (thread_tape.traced) trace_settle();
   const auto slots = static_cast<std::size_t>(end_ - begin_);
   for (std::size_t i = 0; i < slots; ++i) gradients_[i].~Tensor();
-  host_free(gradients_, slots * sizeof(Tensor));
-  host_free(flags_, slots);
+  host_free(gradients_, slots * kSlotBytes);
   while (SinkLink* link = sinks_) {
     sinks_ = link->next;
     link->~SinkLink();

@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 namespace reel {
 namespace {
-std::atomic<std::int64_t> calls{0};
+std::atomic<std::int64_t> calls{0}, blocks_left{INT64_MAX};
 }
 std::int64_t malloc_calls() { return calls.load(); }
+void limit_aligned_blocks(std::int64_t count) { blocks_left = count; }
 }  // namespace reel
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -47,6 +49,8 @@ void* realloc(void* block, std::size_t bytes) {
 }
 void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
   ++reel::calls;
+  if (reel::blocks_left.load() <= 0) return nullptr;
+  --reel::blocks_left;
   return __libc_memalign(alignment, bytes);
 }
 }

@@ -6,6 +6,8 @@ namespace reel {
 
 /// Calls of malloc and its kind (operator new too) in this program so far, by all threads; see malloc_count.cpp.
 std::int64_t malloc_calls();
+/// The system gives so many aligned blocks, from which tensors and working memory are made, and no more.
+void limit_aligned_blocks(std::int64_t count);
 /// False under a sanitizer, which has a malloc of its own.
 bool malloc_is_counted();
 

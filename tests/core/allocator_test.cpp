@@ -2,13 +2,23 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
+#include <future>
+#include <random>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "reel/core/checkpoint.h"
+#include "reel/core/error.h"
 #include "reel/core/parallel.h"
 #include "reel/core/parameter.h"
+#include "reel/core/pullback.h"
 #include "reel/core/scratch.h"
 #include "reel/core/tape.h"
 #include "reel/core/thread_cache.h"
@@ -89,6 +99,142 @@ TEST(Memory, PeakIsOfBlocksThatLiveTogether) {
   EXPECT_EQ(after.live_bytes, base);
   EXPECT_GE(after.peak_bytes, base + kBytes);
   EXPECT_LT(after.peak_bytes, base + (100 << 20));  // a thread's slack, not what all rounds made
+}
+
+// Tensors are made and dropped by this thread and by others that end, in any order.
+TEST(Memory, PeakIsNoLessThanWhatLived) {
+  std::mt19937_64 random(20);
+  for (int round = 0; round < 100; ++round) {
+    reset_peak_memory();
+    std::vector<Tensor> alive;
+    std::int64_t most = memory_stats().live_bytes, told = 0;
+    for (int step = 0; step < 20; ++step) {
+      const auto act = [&] {
+        if (alive.empty() || random() % 2 == 0) {
+          alive.push_back(empty({static_cast<std::int64_t>(random() % 8 + 1) << 20}, {.dtype = u8}));
+        } else {
+          std::swap(alive[random() % alive.size()], alive.back());
+          alive.pop_back();
+        }
+      };
+      if (random() % 2 == 0) act();
+      else std::thread(act).join();
+      const MemoryStats stats = memory_stats();
+      most = std::max(most, stats.live_bytes);
+      ASSERT_GE(stats.peak_bytes, most) << "round " << round << ", step " << step;
+      ASSERT_GE(stats.peak_bytes, told) << "round " << round << ", step " << step;
+      told = stats.peak_bytes;
+    }
+  }
+}
+
+TEST(Memory, WhatOthersMadeIsCachedWhereItIsDropped) {
+  constexpr std::int64_t kBytes = 8 << 20;
+  Tensor x;
+  std::thread([&] { x = empty({kBytes}, {.dtype = u8}); }).join();
+  const MemoryStats before = memory_stats();
+  x = Tensor();
+  const MemoryStats after = memory_stats();
+  EXPECT_EQ(after.live_bytes + after.cached_bytes, before.live_bytes + before.cached_bytes);
+  EXPECT_GE(after.cached_bytes, before.cached_bytes + kBytes);
+}
+
+// The first allocation fails, or the second, and so on.
+TEST(Memory, WhereverThereIsNoneLeftNothingStaysBehind) {
+  if (!malloc_is_counted()) GTEST_SKIP();
+  std::vector<Parameter> parameters;
+  for (int i = 0; i < 4; ++i)
+    parameters.emplace_back(full({5, 5}, 0.1 * i), std::string(1, static_cast<char>('a' + i)));
+  flatten_parameters(parameters);
+  const Tensor w = full({5, 5}, 0.3);
+  const auto layer = [](const Tensor& x) { return tanh(matmul(x, x)); };
+  const std::function<void()> steps[] = {
+      [&] {
+        Tape tape;
+        Tensor y = w;
+        for (const Parameter& parameter : parameters) y = tanh(matmul(y, parameter));
+        tape.backward(sum(y));
+      },
+      [&] {
+        Tape outer;
+        outer.watch(w);
+        const Tensor first = [&] {
+          Tape inner;
+          return inner.gradient(sum(layer(w)), {w})[0];
+        }();
+        outer.gradient(sum(first * first), {w});
+      },
+      [&] {
+        const auto [y, backprop] = pullback(layer, w);
+        backprop(y);
+      },
+      [&] {
+        Tape tape;
+        tape.watch(w);
+        tape.gradient(sum(checkpoint(layer, w)), {w});
+      },
+      [&] {
+        flatten_parameters({parameters[0], parameters[2]});
+      },
+  };
+  const auto gradients = [&] {
+    std::vector<std::vector<float>> all;
+    for (const Parameter& parameter : parameters) all.push_back(parameter.gradient().to_vector<float>());
+    return all;
+  };
+  for (const auto& step : steps) {
+    for (std::int64_t blocks = 0;; ++blocks) {
+      ASSERT_LT(blocks, 1000);
+      for (int i = 0; i < 2; ++i) steps[0]();  // there is room for a sweep's gradients beside those that are there
+      const auto known = gradients();
+      release_cached_memory();
+      const MemoryStats before = memory_stats();
+      bool failed = false;
+      limit_aligned_blocks(blocks);
+      try {
+        step();
+      } catch (const OutOfMemory&) {
+        failed = true;
+      }
+      limit_aligned_blocks(INT64_MAX);
+      if (!failed) break;
+      const MemoryStats after = memory_stats();
+      // The room for the next sweep's gradients may be gone.
+      EXPECT_LE(after.live_tensors, before.live_tensors) << &step - steps << ", " << blocks;
+      EXPECT_EQ(after.live_nodes, before.live_nodes) << &step - steps << ", " << blocks;
+      EXPECT_LE(after.live_bytes, before.live_bytes) << &step - steps << ", " << blocks;
+      EXPECT_EQ(gradients(), known) << &step - steps << ", " << blocks;
+    }
+  }
+}
+
+// Destructors must not throw.
+TEST(Memory, DroppingCallbacksTakesNone) {
+  if (!malloc_is_counted()) GTEST_SKIP();
+  const auto layer = [](const Tensor& x) { return x * x; };
+  const Tensor x = ones({2});
+  std::vector<decltype(pullback(layer, x))> calls;
+  for (int i = 0; i < 100; ++i) calls.push_back(pullback(layer, x));
+  const std::int64_t before = malloc_calls();
+  calls.clear();
+  EXPECT_EQ(malloc_calls(), before);
+}
+
+// A thread that is still there made them.
+TEST(Memory, PeakForgetsWhatWasDroppedBeforeItWasReset) {
+  std::promise<Tensor> made;
+  std::promise<void> told;
+  std::thread maker([&] {
+    made.set_value(empty({64 << 20}, {.dtype = u8}));
+    told.get_future().wait();
+  });
+  Tensor x = made.get_future().get();
+  const std::int64_t with_it = memory_stats().live_bytes;
+  x = Tensor();
+  reset_peak_memory();
+  EXPECT_LT(memory_stats().peak_bytes, with_it);
+  told.set_value();
+  maker.join();
 }
 
 TEST(Memory, FreedBlocksAreReused) {

@@ -1,8 +1,13 @@
-// Hooks that see a gradient: of a tensor on a tape, of a parameter.
+// Hooks that see a gradient: of a tensor on a tape, of a parameter; where a parameter's gradient lies.
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <optional>
+#include <random>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "reel/core/checkpoint.h"
 #include "reel/core/parameter.h"
@@ -123,6 +128,46 @@ TEST(GradientHook, OneThatThrowsLeavesEveryGradientAsItWas) {
   EXPECT_EQ(a.gradient().item(), 1515);
   EXPECT_EQ(b.gradient().item(), 20);
   EXPECT_EQ(alone.gradient().item(), 6);
+}
+
+// Sweeps to some of them, gradients that are set and cleared, and new layouts of some, in any order.
+TEST(Parameter, KeepTheirGradientsWhereverTheyLie) {
+  std::mt19937_64 random(9);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<Parameter> parameters;
+    std::vector<std::optional<double>> expected(6);
+    for (int i = 0; i < 6; ++i) parameters.emplace_back(ones({i + 1}), std::string(1, static_cast<char>('a' + i)));
+    for (int step = 0; step < 30; ++step) {
+      std::vector<std::size_t> some;
+      for (std::size_t i = 0; i < parameters.size(); ++i)
+        if (random() % 3 == 0) some.push_back(i);
+      const double number = static_cast<double>(random() % 9) - 4;
+      const std::uint64_t what = random() % 5;
+      if (what < 2 && !some.empty()) {
+        Tape tape;
+        Tensor y = zeros({});
+        for (const std::size_t i : some) y = y + number * sum(parameters[i]);
+        tape.backward(y);
+        for (const std::size_t i : some) expected[i] = expected[i].value_or(0) + number;
+      } else if (what == 2) {
+        for (const std::size_t i : some) parameters[i].clear_gradient(), expected[i].reset();
+      } else if (what == 3) {
+        for (const std::size_t i : some) {
+          parameters[i].set_gradient(full(parameters[i].shape(), number));
+          expected[i] = number;
+        }
+      } else {
+        std::vector<Parameter> together;
+        for (const std::size_t i : some) together.push_back(parameters[i]);
+        flatten_parameters(together);
+      }
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        ASSERT_EQ(parameters[i].has_gradient(), expected[i].has_value()) << round << ", " << step << ", " << i;
+        if (!expected[i]) continue;
+        for (const double element : values(parameters[i].gradient())) ASSERT_EQ(element, *expected[i]);
+      }
+    }
+  }
 }
 
 }  // namespace

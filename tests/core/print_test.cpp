@@ -59,6 +59,8 @@ TEST(Print, HalvesShowTheFewestDigitsThatAreTheSameNumber) {
   EXPECT_EQ(printed({0.1, 1. / 3, 2.5, -50}, f16), "[  0.1      0.3333   2.5    -50.    ]");
   EXPECT_EQ(printed({0.1, 1. / 3, 2.5, -50}, bf16), "[  0.1     0.334   2.5   -50.   ]");
   EXPECT_EQ(printed({3e38, 6e-8}, bf16), "[3.e+38 6.e-08]");
+  EXPECT_EQ(printed({2e6, 2e6}, bf16), "[2.e+06 2.e+06]");  // as of f32
+  EXPECT_EQ(to_string(full({}, 3e6, {.dtype = bf16})), "3e+06");
   EXPECT_EQ(printed({65504, 6e-8, NAN}, f16), "[6.55e+04 6.00e-08      nan]");
   EXPECT_EQ(to_string(full({}, 0.1, {.dtype = bf16})), "0.1");
 }

@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <random>
 #include <set>
 
 #include "reel/core/error.h"
+#include "reel/core/ops.h"
 #include "reel/core/parallel.h"
 #include "reel/core/parameter.h"
 #include "reel/ops/arithmetic.h"
@@ -72,6 +74,40 @@ TEST(HalfOps, ProductsAreTheF32ProductsRoundedOnce) {
       EXPECT_TRUE(same_bits(y, cast(linear(wide(x), wide(w), wide(bias), epilogue), dtype)));
       EXPECT_TRUE(same_bits(linear(x[1], w, bias, epilogue), y[1]));
     }
+}
+
+// What the backends promise of it beyond what matmul and linear ask for: one matrix for a batch, rows with gaps, and a sum with
+// what is there, in f32 and rounded once.
+TEST(HalfOps, AProductOfTheBackendEqualsThatOfF32) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 100; ++round) {
+    const auto pick = [&](int most) { return static_cast<std::int64_t>(random() % static_cast<unsigned>(most)) + 1; };
+    const DType dtype = round % 2 == 0 ? bf16 : f16;
+    const std::int64_t batch = pick(3), m = pick(20), n = pick(40), k = pick(40), gap = pick(4) - 1;
+    Gemm gemm{.m = m, .n = n, .k = k, .batch = batch, .trans_a = pick(2) == 1, .trans_b = pick(2) == 1};
+    gemm.lda = (gemm.trans_a ? m : k) + gap;
+    gemm.ldb = (gemm.trans_b ? k : n) + gap;
+    gemm.ldc = n + gap;
+    gemm.stride_a = pick(2) == 1 ? 0 : (gemm.trans_a ? k : m) * gemm.lda + gap;
+    gemm.stride_b = pick(2) == 1 ? 0 : (gemm.trans_b ? n : k) * gemm.ldb;
+    gemm.stride_c = m * gemm.ldc + gap;
+    gemm.accumulate = pick(2) == 1;
+    const Tensor a = normal({batch * 44 * 44}, random(), dtype), b = normal({batch * 44 * 44}, random(), dtype);
+    const Tensor bias = normal({n}, random(), dtype), c = normal({batch * gemm.stride_c}, random(), dtype);
+    const bool with_bias = pick(2) == 1;
+    const auto run = [&](DType as) {
+      const Tensor in[] = {cast(a, as), cast(b, as), cast(bias, as)}, out = clone(cast(c, as));
+      Gemm problem = gemm;
+      problem.dtype = as;
+      problem.a = in[0].array().data;
+      problem.b = in[1].array().data;
+      problem.bias = with_bias ? in[2].array().data : nullptr;
+      problem.c = out.array().data;
+      backend(Device::cpu()).gemm(problem);
+      return out;
+    };
+    ASSERT_TRUE(same_bits(run(dtype), cast(run(f32), dtype))) << round;  // between the rows too nothing is written
+  }
 }
 
 TEST(HalfOps, ProductsHaveTheSameBitsForAnyNumberOfThreadsAndAlone) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
 #include <vector>
 
 #include "reel/core/tape.h"
@@ -85,6 +86,80 @@ TEST(MaxPool, HalvesPlanesOfAnyWidth) {
   expect_halves<double>(f64);
 }
 
+// Kernels, strides, dilations and paddings around those that have a kernel of their own, in two and three dimensions.
+template <class T>
+void expect_maxima(std::mt19937_64& random, DType dtype) {
+  const auto pick = [&](std::int64_t from, std::int64_t to) {
+    return from + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(to - from + 1));
+  };
+  const std::int64_t planes = pick(1, 3), n[3] = {pick(1, 3), pick(3, 7), pick(3, 40)};
+  const bool flat = random() % 2 == 0;
+  std::int64_t kernel[3], stride[3], dilation[3], padding[3];
+  for (int i = 0; i < 3; ++i) {  // most often 1 x 2 x 2 side by side, with something else here or there
+    const std::int64_t usual = i == 0 ? 1 : 2;
+    kernel[i] = random() % 8 != 0 || i == 0 ? usual : pick(1, 2);
+    stride[i] = random() % 8 != 0 ? usual : pick(1, 3);
+    dilation[i] = i == 0 || random() % 8 != 0 ? 1 : 2;
+    padding[i] = i == 0 || random() % 8 != 0 ? 0 : kernel[i] / 2;
+  }
+  const MaxPoolOptions options{.kernel = {kernel[0], kernel[1], kernel[2]},
+                               .stride = {stride[0], stride[1], stride[2]},
+                               .padding = {padding[0], padding[1], padding[2]},
+                               .dilation = {dilation[0], dilation[1], dilation[2]},
+                               .ceil = random() % 4 == 0};
+  const MaxPoolOptions options_2d{.kernel = {kernel[1], kernel[2]},
+                                  .stride = {stride[1], stride[2]},
+                                  .padding = {padding[1], padding[2]},
+                                  .dilation = {dilation[1], dilation[2]},
+                                  .ceil = options.ceil};
+  const std::int64_t depth = flat ? 1 : n[0], size = depth * n[1] * n[2];
+  std::vector<T> x(static_cast<std::size_t>(planes * size));
+  for (T& value : x) {
+    const std::uint64_t kind = random() % 12;
+    value = kind == 0   ? std::numeric_limits<T>::quiet_NaN()
+            : kind == 1 ? -std::numeric_limits<T>::infinity()
+                        : static_cast<T>(random() % 5);
+  }
+  const Tensor input = from_vector(x, {1, planes, depth, n[1], n[2]});
+  const MaxPooled y = flat ? max_pool2d_which(squeeze(input, 2), options_2d) : max_pool3d_which(input, options);
+  const Tensor alone = flat ? max_pool2d(squeeze(input, 2), options_2d) : max_pool3d(input, options);
+  EXPECT_TRUE(same_bits(alone, y.values));
+  const auto values = y.values.template to_vector<T>();
+  const auto which = y.which.template to_vector<std::int64_t>();
+  const Shape& shape = y.values.shape();
+  const std::int64_t rows = shape[shape.rank() - 2], columns = shape[shape.rank() - 1], depths = flat ? 1 : shape[2];
+  ASSERT_EQ(shape[1], planes);
+  for (std::int64_t o = 0; o < y.values.size(); ++o) {
+    const std::int64_t plane = o / (depths * rows * columns);
+    const std::int64_t at[3] = {o / (rows * columns) % depths, o / columns % rows, o % columns};
+    const auto of = [&](std::int64_t place) { return x[static_cast<std::size_t>(plane * size + place)]; };
+    std::int64_t best = -1;
+    for (std::int64_t k = 0; k < kernel[0] * kernel[1] * kernel[2]; ++k) {
+      const std::int64_t tap[3] = {k / (kernel[1] * kernel[2]), k / kernel[2] % kernel[1], k % kernel[2]};
+      std::int64_t from[3];
+      bool inside = true;
+      for (int i = 0; i < 3; ++i) {
+        from[i] = (flat && i == 0 ? 0 : at[i] * stride[i]) - padding[i] + tap[i] * dilation[i];
+        inside = inside && from[i] >= 0 && from[i] < (i == 0 ? depth : n[i]);
+      }
+      const std::int64_t place = (from[0] * n[1] + from[1]) * n[2] + from[2];
+      if (!inside) continue;
+      if (best < 0 || (!std::isnan(of(best)) && (std::isnan(of(place)) || of(place) > of(best)))) best = place;
+    }
+    const auto at_o = static_cast<std::size_t>(o);
+    ASSERT_EQ(which[at_o], best) << name_of(dtype) << " " << input.shape().str() << ", output " << o;
+    ASSERT_TRUE(values[at_o] == of(best) || (std::isnan(values[at_o]) && std::isnan(of(best)))) << o;
+  }
+}
+TEST(MaxPool, EqualsItsDefinitionForRandomWindows) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 300; ++i) {
+    expect_maxima<float>(random, f32);
+    expect_maxima<double>(random, f64);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST(MaxPool, GivesTheGradientToTheFirstOfEquals) {
   const Tensor x = shaped({4, 4, 4, 4}, {1, 1, 4});
   for (const bool recorded : {false, true}) {
@@ -105,6 +180,16 @@ TEST(AvgPool, CountsThePaddingUnlessToldNotTo) {
   // Beyond the padding nothing counts: the last window is 3 and 9 only.
   EXPECT_THAT(avg_pool1d(shaped({6, 3, 9, 3, 9}, {1, 1, 5}), {.kernel = 3, .ceil = true}).to_vector<double>(),
               ElementsAre(6, 6));
+}
+
+// Only the first place of the input has a gradient; the others are not gone through one remainder of the stride after the other.
+TEST(Convolution, OfAStrideFarBeyondTheInputHasItsGradient) {
+  const Tensor x = ones({1, 1, 3, 2}), weight = full({1, 1, 1, 1}, 2);
+  Tape tape;
+  tape.watch(x);
+  const Tensor y = conv2d(x, weight, {}, {.stride = std::int64_t{1} << 31});
+  EXPECT_EQ(y.shape(), (Shape{1, 1, 1, 1}));
+  EXPECT_THAT(tape.gradient(y, full(y.shape(), 3), {x})[0].to_vector<float>(), ElementsAre(6, 0, 0, 0, 0, 0));
 }
 
 TEST(Convolution, OfPaddingWithAnInfiniteWeightIsNaN) {
