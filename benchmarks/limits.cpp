@@ -159,6 +159,20 @@ Work stream_write_limit(std::int64_t count) {
 }
 #endif
 
+/// 996 instructions that wait for nothing, one in three a load from the first cache, and the loop's own: as many as the processor
+/// takes in at once.
+Work instruction_limit() {
+  return limit(0, 0, [] {
+    long a = 0, b = 0, c = 0, d = 0, e, f, memory = 0;
+    asm volatile(
+        ".rept 166\n"
+        "add $1, %0\n add $1, %1\n add $1, %2\n add $1, %3\n mov %6, %4\n mov %6, %5\n"
+        ".endr"
+        : "+r"(a), "+r"(b), "+r"(c), "+r"(d), "=&r"(e), "=&r"(f)
+        : "m"(memory)
+        : "cc");
+  });
+}
 Work region_limit() {
   return limit(0, 0, [] {
 #pragma omp parallel
@@ -192,6 +206,7 @@ int main(int argc, char** argv) {
       {"limit_cached_copy", 0, [] { return copy_limit(kCached); }},
       {"limit_l2_read", 0, [] { return read_limit(kSecond); }},
       {"limit_l2_copy", 0, [] { return copy_limit(kSecond); }},
+      {"limit_1000_instructions", 1, instruction_limit},
       {"limit_parallel_region", 0, region_limit},
       {"limit_atomic_add", 1, atomic_limit},
   };

@@ -84,11 +84,27 @@ class Limits(unittest.TestCase):
         self.assertIn("at the limit", lines)
 
     def test_a_missed_bar_far_from_its_limit_fails(self):
-        outcome = result([8e-3] * 3, {"limit_write": [10e-3] * 3}, torch=[6e-3] * 3)
+        # The limit is 5 ms, the bar leaves 6.
+        outcome = result([8e-3] * 3, {"limit_write": [10e-3] * 3}, torch=[12e-3] * 3)
         lines, failures = judged(self.entry({"bytes": 50e6, "of": "limit_write"}), outcome, self.WORK)
         self.assertEqual(len(failures), 1)
         self.assertIn("62% of the limit", failures[0])
         self.assertIn("**missed**", lines)
+
+    def test_a_bar_beyond_the_limit_passes_and_is_explained(self):
+        # The limit is 5 ms, the bar leaves 4.
+        outcome = result([8e-3] * 3, {"limit_write": [10e-3] * 3}, torch=[8e-3] * 3)
+        lines, failures = judged(self.entry({"bytes": 50e6, "of": "limit_write"}), outcome, self.WORK)
+        self.assertEqual(failures, [])
+        self.assertIn("62% of the limit (62% to 62%; 85% required); the bar leaves 4 ms", lines)
+        self.assertIn("at the limit", lines)
+
+    def test_every_missed_bar_must_be_beyond_the_limit(self):
+        # One bar leaves 4 ms, the other 6.
+        outcome = result([8e-3] * 3, {"limit_write": [10e-3] * 3}, torch=[8e-3] * 3, other=[12e-3] * 3)
+        entry = self.entry({"bytes": 50e6, "of": "limit_write"})
+        entry["bars"] = {"torch": 2, "other": 2}
+        self.assertEqual(len(judged(entry, outcome, self.WORK)[1]), 2)
 
     def test_the_limit_is_that_of_the_same_round(self):
         # The machine halves its speed in between: the share stays.

@@ -67,33 +67,46 @@ class Judge:
         return f"{amount(term[unit]) / 1e6:.4g} {short} at {rate} of {name}{what} = {took}"
 
     def stopped_by(self, entry, row):
-        """(text, whether Reel reaches the required share of the limit), or None without one."""
+        """(text, whether the limit excuses a miss), or None without one. It does if Reel reaches the required share of it, or if
+        it alone takes longer than the missed bars leave."""
         limit = entry.get("limits", {}).get(row)
         if not limit:
             return None
         terms = limit["limit"] if isinstance(limit["limit"], list) else [limit["limit"]]
         share, least, most = self.share(row, terms)
         text = " + ".join(self.term_text(row, term) for term in terms)
-        return (f"stopped by: {text}; Reel {duration(self.seconds(row))}, {share:.0%} of the limit "
-                f"({least:.0%} to {most:.0%}; {limit['share']:.0%} required)", share >= limit["share"])
+        text = (f"stopped by: {text}; Reel {duration(self.seconds(row))}, {share:.0%} of the limit "
+                f"({least:.0%} to {most:.0%}; {limit['share']:.0%} required)")
+        left = max((left for left, _, _, met in self.judged(entry, row) if met is False), default=math.inf)
+        beyond = share * self.seconds(row) >= left
+        return text + (f"; the bar leaves {duration(left)}" if beyond else ""), beyond or share >= limit["share"]
 
     def verdicts(self, entry, row):
         """(what is required, what was measured, met) for each bar of the row; met is None where the peer is missing."""
+        return [judged[1:] for judged in self.judged(entry, row)]
+
+    def judged(self, entry, row):
+        """Verdicts, with the seconds that each bar leaves in front."""
         own = self.seconds(row)
         for side, bar in entry["bars"].items():
             ratios = self.ratios(row, side)
-            median = statistics.median(ratios) if ratios else None
-            yield f">= {bar}x {side}", f"{median:.2f}x" if ratios else "absent", median >= bar if ratios else None
+            if ratios:
+                median = statistics.median(ratios)
+                yield own * median / bar, f">= {bar}x {side}", f"{median:.2f}x", median >= bar
+            else:
+                yield math.inf, f">= {bar}x {side}", "absent", None
         if "at_most_ns" in entry:
-            yield f"<= {entry['at_most_ns']} ns", duration(own), own * 1e9 <= entry["at_most_ns"]
+            most = entry["at_most_ns"] / 1e9
+            yield most, f"<= {entry['at_most_ns']} ns", duration(own), own <= most
         if "at_least_share" in entry:
             m, n, k = product_sizes(row)
             share, _, _ = self.share(row, [{"flops": 2 * m * n * k, "of": entry["share_of"]}])
-            yield f">= {entry['at_least_share']:.0%} of peak", f"{share:.1%}", share >= entry["at_least_share"]
+            least = entry["at_least_share"]
+            yield own * share / least, f">= {least:.0%} of peak", f"{share:.1%}", share >= least
         for other, most in entry.get("at_most_times", {}).items():
             beside = self.seconds(other + row[row.index("_sums") + 5:])
             if beside:
-                yield f"<= {most}x {other}", f"{own / beside:.2f}x", own / beside <= most
+                yield beside * most, f"<= {most}x {other}", f"{own / beside:.2f}x", own / beside <= most
 
 
 def limit_rows(entry, row):
