@@ -141,7 +141,7 @@ TEST(Memory, WhatOthersMadeIsCachedWhereItIsDropped) {
 
 // The first allocation fails, or the second, and so on.
 TEST(Memory, WhereverThereIsNoneLeftNothingStaysBehind) {
-  if (!malloc_is_counted()) GTEST_SKIP();
+  if (!malloc_is_counted()) GTEST_SKIP() << "malloc belongs to a sanitizer";
   std::vector<Parameter> parameters;
   for (int i = 0; i < 4; ++i)
     parameters.emplace_back(full({5, 5}, 0.1 * i), std::string(1, static_cast<char>('a' + i)));
@@ -210,7 +210,7 @@ TEST(Memory, WhereverThereIsNoneLeftNothingStaysBehind) {
 
 // Destructors must not throw.
 TEST(Memory, DroppingCallbacksTakesNone) {
-  if (!malloc_is_counted()) GTEST_SKIP();
+  if (!malloc_is_counted()) GTEST_SKIP() << "malloc belongs to a sanitizer";
   const auto layer = [](const Tensor& x) { return x * x; };
   const Tensor x = ones({2});
   std::vector<decltype(pullback(layer, x))> calls;
