@@ -4,7 +4,7 @@
 
 #include "reel/backends/cpu/kernel.h"
 
-/// Transposition of elements of 4 and 8 bytes in registers: n vectors of n elements are interleaved log2(n) times.
+/// Transposition of elements of 4 and 8 bytes in registers: first within each 16 bytes, then their halves.
 namespace reel::cpu::REEL_CPU_ISA {
 
 namespace transposition {
@@ -16,39 +16,62 @@ inline constexpr int kBytes = 16;
 #endif
 
 template <class T>
-struct Row {
-  typedef T type __attribute__((vector_size(kBytes)));
-};
+inline constexpr int kSquare = sizeof(T) < 4 ? 1 : kBytes / static_cast<int>(sizeof(T));
 
-template <class V>
-REEL_INLINE void interleave(V a, V b, V& low, V& high) {
-  if constexpr (sizeof(V) / sizeof(a[0]) == 8) {
-    low = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
-    high = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
-  } else if constexpr (sizeof(V) / sizeof(a[0]) == 4) {
-    low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-    high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+/// a and b exchange runs of 2^stage elements, one instruction each: a takes the first of every two runs of both, b the second;
+/// within 16 bytes all the first half, then all the second.
+template <int stage, int bytes, class V>
+REEL_INLINE void exchange(V& a, V& b) {
+  const V x = a, y = b;
+  if constexpr (bytes == 32 && sizeof(x[0]) == 4 && stage == 0) {
+    a = __builtin_shufflevector(x, y, 0, 8, 1, 9, 4, 12, 5, 13);
+    b = __builtin_shufflevector(x, y, 2, 10, 3, 11, 6, 14, 7, 15);
+  } else if constexpr (bytes == 32 && sizeof(x[0]) == 4 && stage == 1) {
+    a = __builtin_shufflevector(x, y, 0, 1, 8, 9, 4, 5, 12, 13);
+    b = __builtin_shufflevector(x, y, 2, 3, 10, 11, 6, 7, 14, 15);
+  } else if constexpr (bytes == 32 && sizeof(x[0]) == 4) {
+    a = __builtin_shufflevector(x, y, 0, 1, 2, 3, 8, 9, 10, 11);
+    b = __builtin_shufflevector(x, y, 4, 5, 6, 7, 12, 13, 14, 15);
+  } else if constexpr (bytes == 32 && stage == 0) {
+    a = __builtin_shufflevector(x, y, 0, 4, 2, 6);
+    b = __builtin_shufflevector(x, y, 1, 5, 3, 7);
+  } else if constexpr (sizeof(x[0]) == 4 && stage == 0) {
+    a = __builtin_shufflevector(x, y, 0, 4, 1, 5);
+    b = __builtin_shufflevector(x, y, 2, 6, 3, 7);
+  } else if constexpr (bytes == 32 || sizeof(x[0]) == 4) {
+    a = __builtin_shufflevector(x, y, 0, 1, 4, 5);
+    b = __builtin_shufflevector(x, y, 2, 3, 6, 7);
   } else {
-    low = __builtin_shufflevector(a, b, 0, 2);
-    high = __builtin_shufflevector(a, b, 1, 3);
+    a = __builtin_shufflevector(x, y, 0, 2);
+    b = __builtin_shufflevector(x, y, 1, 3);
+  }
+}
+template <int stage, class V, int n>
+REEL_INLINE void exchange_all(V (&rows)[n]) {
+#pragma GCC unroll 8
+  for (int i = 0; i < n; ++i) {
+    if ((i >> stage) % 2 == 0) exchange<stage, kBytes>(rows[i], rows[i + (1 << stage)]);
   }
 }
 
-template <class T>
-inline constexpr int kSquare = sizeof(T) < 4 ? 1 : kBytes / static_cast<int>(sizeof(T));
-
-/// y[r, c] = x[r, c] for r, c < kSquare, where x is contiguous along r and y along c.
+/// y[r, c] = x[r, c] for r, c < kSquare, where x is contiguous along r and y along c. (Without arrays that are copied, and with
+/// loops that the compiler unrolls early, everything stays in registers.)
 template <class T>
 REEL_INLINE void square(const T* x, int64_t x_stride, T* y, int64_t y_stride) {
   constexpr int n = kSquare<T>;
-  using V = typename Row<T>::type;
-  V rows[n], next[n];
-  for (int i = 0; i < n; ++i) __builtin_memcpy(&rows[i], x + i * x_stride, sizeof(V));
-  for (int stage = 1; stage < n; stage *= 2) {
-    for (int i = 0; i < n / 2; ++i) interleave(rows[i], rows[i + n / 2], next[2 * i], next[2 * i + 1]);
-    for (int i = 0; i < n; ++i) rows[i] = next[i];
+  typedef T Vector __attribute__((vector_size(kBytes)));
+  typedef T Unaligned __attribute__((vector_size(kBytes), aligned(sizeof(T)), may_alias));
+  Vector rows[n];
+#pragma GCC unroll 8
+  for (int i = 0; i < n; ++i) rows[i] = *reinterpret_cast<const Unaligned*>(x + i * x_stride);
+  exchange_all<0>(rows);
+  if constexpr (n > 2) exchange_all<1>(rows);
+  if constexpr (n > 4) exchange_all<2>(rows);
+#pragma GCC unroll 8
+  for (int i = 0; i < n; ++i) {  // four elements in 16 bytes: the second and the third have changed places
+    const int at = sizeof(T) == 4 ? (i & ~3) | (i % 2) * 2 | (i / 2 % 2) : i;
+    *reinterpret_cast<Unaligned*>(y + i * y_stride) = rows[at];
   }
-  for (int i = 0; i < n; ++i) __builtin_memcpy(y + i * y_stride, &rows[i], sizeof(V));
 }
 
 }  // namespace transposition
