@@ -1,5 +1,6 @@
 #pragma once
 
+#include "reel/backends/cpu/transpose.h"
 #include "reel/backends/cpu/vector_loops.h"
 #include "reel/core/ops.h"
 
@@ -69,6 +70,91 @@ REEL_INLINE RowSum<T> exponentials_of_short_row(const T* x, int64_t n, T rate, F
   return {shift, sum};
 }
 
+/// As many short rows as a vector has lanes, each in a lane of its own: exponentials fill whole vectors, no sum goes across
+/// lanes, and no row waits for its own. The bits are those of exponentials_of_short_row.
+template <class T>
+class ShortRows {
+ public:
+  using V = Vec<T>;
+  static constexpr int64_t kRows = V::width;
+
+  /// Rows of n elements, one after the other.
+  explicit ShortRows(int64_t n) : n_(n) {
+    for (int64_t i = n; i < kShortRow<T>; ++i) V::zero().store(columns_ + i * kRows);  // sum() adds them
+  }
+
+  REEL_INLINE void load(const T* x) {
+    const int64_t n = n_;
+    if (n < kSquare) {
+      for (int64_t row = 0; row < kRows; ++row) {
+        for (int64_t i = 0; i < n; ++i) columns_[i * kRows + row] = x[row * n + i];
+      }
+    } else {
+      for (int64_t row = 0; row < kRows; row += kSquare) {
+        for (int64_t next = 0; next < n; next += kSquare) {
+          const int64_t i = min(next, n - kSquare);  // the last square ends with the row
+          transposition::square(x + row * n + i, n, columns_ + i * kRows + row, kRows);
+        }
+      }
+    }
+  }
+  REEL_INLINE void store(T* y) const {
+    const int64_t n = n_;
+    if (n < kSquare) {
+      for (int64_t row = 0; row < kRows; ++row) {
+        for (int64_t i = 0; i < n; ++i) y[row * n + i] = columns_[i * kRows + row];
+      }
+    } else {
+      for (int64_t row = 0; row < kRows; row += kSquare) {
+        for (int64_t next = 0; next < n; next += kSquare) {
+          const int64_t i = min(next, n - kSquare);
+          transposition::square(columns_ + i * kRows + row, kRows, y + row * n + i, n);
+        }
+      }
+    }
+  }
+
+  struct Sums {
+    V shift, sum;
+  };
+  /// exp((x - shift) rate) in the place of each element.
+  REEL_INLINE Sums exponentials(T rate) {
+    const int64_t n = n_;
+    const V lowest = V::broadcast(-kInfinity<T>), vrate = V::broadcast(rate);
+    V highest = lowest;
+    for (int64_t i = 0; i < n; ++i) highest = larger(column(i), highest);
+    const V shift{highest.raw == lowest.raw ? V::zero().raw : highest.raw};
+    for (int64_t i = 0; i < n; ++i) exp_negative((column(i) - shift) * vrate).store(columns_ + i * kRows);
+    return {shift, sum()};
+  }
+  REEL_INLINE void scale(V by) {
+    const int64_t n = n_;
+    for (int64_t i = 0; i < n; ++i) (column(i) * by).store(columns_ + i * kRows);
+  }
+
+ private:
+  static constexpr int64_t kSquare = transposition::kSquare<T>;
+
+  int64_t n_;
+  alignas(kVectorBytes) T columns_[kShortRow<T> * kRows];  // [kShortRow, kRows]
+
+  REEL_INLINE V column(int64_t i) const { return V::load(columns_ + i * kRows); }
+
+  /// In the order of reduce_add for a row in one or two vectors.
+  REEL_INLINE V sum() const {
+    const bool two = n_ > V::width;
+    V sums[V::width];
+#pragma GCC unroll 16
+    for (int i = 0; i < V::width; ++i) sums[i] = two ? column(i) + column(i + V::width) : column(i);
+#pragma GCC unroll 4
+    for (int half = V::width / 2; half >= 1; half /= 2) {
+#pragma GCC unroll 8
+      for (int i = 0; i < half; ++i) sums[i] = sums[i] + sums[i + half];
+    }
+    return sums[0];
+  }
+};
+
 template <class T>
 REEL_INLINE RowSum<T> sum_exp_row(const T* x, int64_t n, T rate) {
   if (n <= kShortRow<T>) return exponentials_of_short_row(x, n, rate, [](auto, int64_t, Vec<T>, T) {});
@@ -115,10 +201,18 @@ REEL_INLINE void log_softmax_row(const T* x, T* y, int64_t n, T rate, T shift, T
 
 /// The shift and the logarithm of the sum of up to kLogRows rows: their logarithms are taken at once.
 template <class T>
-inline constexpr int64_t kLogRows = Vec<T>::width;
+inline constexpr int64_t kLogRows = ShortRows<T>::kRows;
 
 template <class T>
 __attribute__((noinline)) void log_sum_exp_rows(const T* x, int64_t rows, int64_t n, T rate, T* shifts, T* log_sums) {
+  if (rows == kLogRows<T> && n <= kShortRow<T>) {
+    ShortRows<T> tile(n);
+    tile.load(x);
+    const auto [shift, sum] = tile.exponentials(rate);
+    shift.store(shifts);
+    log(sum).store(log_sums);
+    return;
+  }
   alignas(kVectorBytes) T sums[kLogRows<T>];
   for (int64_t r = 0; r < kLogRows<T>; ++r) sums[r] = 1;
   for (int64_t r = 0; r < rows; ++r) {
@@ -167,7 +261,17 @@ REEL_INLINE void log_softmax_backward_row(const T* y, const T* dy, T* dx, int64_
 
 template <class T>
 __attribute__((noinline)) void softmax_rows(const T* x, T* y, int64_t rows, int64_t n, T rate) {
-  for (int64_t r = 0; r < rows; ++r) softmax_row(x + r * n, y + r * n, n, rate);
+  int64_t r = 0;
+  if (n <= kShortRow<T>) {
+    ShortRows<T> tile(n);
+    for (; r + tile.kRows <= rows; r += tile.kRows) {
+      tile.load(x + r * n);
+      const Vec<T> sum = tile.exponentials(rate).sum, zero = Vec<T>::zero();
+      tile.scale({sum.raw == zero.raw ? zero.raw : (Vec<T>::broadcast(1) / sum).raw});
+      tile.store(y + r * n);
+    }
+  }
+  for (; r < rows; ++r) softmax_row(x + r * n, y + r * n, n, rate);
 }
 
 template <class T>

@@ -289,6 +289,36 @@ TYPED_TEST(Softmax, OfARowAloneIsThatOfTheRowInABatch) {
   }
 }
 
+// Short rows go through registers several at a time.
+TYPED_TEST(Softmax, OfShortRowsIsThatOfEachAloneWhateverTheyHold) {
+  const int64_t rows = 37;
+  for (int64_t n = 1; n <= 34; ++n) {
+    auto x = test::random_array<TypeParam>(Shape{rows, n}, 15);
+    test::randomize(x, 16, -40, 40);
+    for (int64_t i = 0; i < n; ++i) {
+      x.set(5 * n + i, -kInf<TypeParam>);
+      x.set(17 * n + i, i % 3 == 0 ? kNan<TypeParam> : -kInf<TypeParam>);
+      if (i % 2 == 1) x.set(18 * n + i, -kInf<TypeParam>);
+    }
+    x.set(21 * n + n / 2, kInf<TypeParam>);
+    x.set(30 * n, kNan<TypeParam>);
+    for (const SoftmaxOp op : kOps) {
+      for (const double temperature : {1.0, 0.3}) {
+        const auto y = softmax(op, x, 1, temperature);
+        TestArray<TypeParam> row(Shape{1, n});
+        for (int64_t r = 0; r < rows; ++r) {
+          for (int64_t i = 0; i < n; ++i) row.set(i, x[r * n + i]);
+          const auto alone = softmax(op, row, 1, temperature);
+          for (int64_t i = 0; i < n; ++i) {
+            ASSERT_TRUE(alone[i] == y[r * n + i] || (std::isnan(alone[i]) && std::isnan(y[r * n + i])))
+                << "element " << i << " of " << n << " in row " << r << ": " << y[r * n + i] << ", alone " << alone[i];
+          }
+        }
+      }
+    }
+  }
+}
+
 TYPED_TEST(Softmax, IsTheSameForAnyNumberOfThreads) {
   for (const auto& [shape, axis] : {std::pair<Shape, int>{Shape{3000, 37}, 1},
                                     {Shape{3, 50000}, 1},
