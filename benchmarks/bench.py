@@ -56,13 +56,18 @@ def measure_all(chosen, bars, reel, limits, peers, options):
                          if re.search(options.rows, row))
     weights = {row: OP_WEIGHT if "#" in row else 1 for row in rows}
     progress, results, problems, broken = measure.Progress(sum(weights.values())), {}, [], []
+
+    def undecided(row):
+        entry = next((entry for entry in bars if row in entry["rows"]), {"bars": {}})
+        return lambda times, beside: judge.Judge({row: {"times": times, "limits": beside}}, limits.work).undecided(entry, row)
+
     for row in rows:
         progress.show(row, len(rows), weights[row])
         limits.sample(seconds / 2, every=60 if options.quick else 20)
         try:
             results[row], found = measure.measure_row(
                 row, reel, peers, limits, suites.limits_beside(row, bars), rounds, op_seconds if "#" in row else seconds,
-                variants=suites.shows_variants(row, chosen))
+                variants=suites.shows_variants(row, chosen), undecided=undecided(row))
             problems += found
         except RuntimeError as error:
             broken.append(str(error))
@@ -193,7 +198,8 @@ def main():
     command = " ".join(["scripts/bench", *(f"'{word}'" if re.search(r"\W", word.lstrip("-")) else word
                                            for word in options_given())])
     head = ["", f"Measured {datetime.date.today()} by `{command}` on {machine()}; {versions(options.python)}. "
-            f"Medians of {rounds} round{'s' * (rounds > 1)}."]
+            f"Medians of {rounds} round{'s' * (rounds > 1)}"
+            + (f", of up to {rounds * measure.MOST} where they disagree about a bar." if rounds > 1 else ".")]
     if disturbance(limits):
         head += ["", disturbance(limits)]
         print(f"bench: {disturbance(limits)}", file=sys.stderr)

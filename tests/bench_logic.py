@@ -3,6 +3,7 @@
 
 import contextlib
 import io
+import itertools
 import json
 import sys
 import tempfile
@@ -61,6 +62,20 @@ class Bars(unittest.TestCase):
             outcome = judge.Judge({"gemm_100": result([seconds], {"limit_fma": [0.5]})},
                                   {"limit_fma": {"bytes": 0, "flops": 1e6}})
             self.assertEqual(len(report.bars_tables([entry], outcome, [])[1]), failures)
+
+    def test_rounds_may_disagree_about_a_bar(self):
+        def undecided(entry, row="row", limits=None, work=None, **outcome):
+            return judge.Judge({row: result(limits=limits, **outcome)}, work or {}).undecided({"bars": {}, **entry}, row)
+
+        self.assertTrue(undecided({"bars": {"torch": 2}}, reel=[1, 1, 1], torch=[1.9, 3, 3]))
+        self.assertFalse(undecided({"bars": {"torch": 2}}, reel=[1, 1, 1], torch=[2, 3, 9]))
+        self.assertFalse(undecided({"bars": {"torch": 2}}, reel=[1, 1, 1], torch=[1.1, 1.5, 1.9]))
+        self.assertFalse(undecided({"bars": {"torch": 2}}, reel=[1, 2, 3]))
+        self.assertTrue(undecided({"at_most_ns": 30}, reel=[29e-9, 31e-9]))
+        self.assertFalse(undecided({"at_most_ns": 30}, reel=[29e-9, 30e-9]))
+        for times, expected in (([1.1, 1.2], True), ([1.0, 1.1], False)):  # 2e6 FLOP, which the machine does in 1 s
+            self.assertEqual(expected, undecided({"share_of": "limit_fma", "at_least_share": 0.9}, "gemm_100",
+                                                 {"limit_fma": [0.5, 0.5]}, {"limit_fma": {"bytes": 0, "flops": 1e6}}, reel=times))
 
     def test_columns_may_be_held_to_rows(self):
         entry = {"group": "G", "rows": ["column_sums_a"], "bars": {}, "at_most_times": {"row_sums": 1.1}}
@@ -196,6 +211,16 @@ class Measuring(unittest.TestCase):
         outcome, _ = self.measure(FakeProgram({"row": 1.0}), [], 7, ["limit_copy"])
         self.assertEqual(outcome["limits"], {"limit_copy": [1.0] * 7})
 
+    def test_rounds_go_on_while_they_disagree(self):
+        def rounds_until(enough):
+            side = programs.Side("reel", [FakeProgram({"row": 1.0})])
+            outcome, _ = measure.measure_row("row", side, [], measure.Limits(FakeProgram({"limit_copy": 1.0})), ["limit_copy"], 5,
+                                             0.1, undecided=lambda times, beside: len(beside["limit_copy"]) < enough)
+            self.assertEqual(len(outcome["limits"]["limit_copy"]), len(outcome["times"]["reel"]["plain"]))
+            return len(outcome["times"]["reel"]["plain"])
+
+        self.assertEqual([rounds_until(enough) for enough in (0, 5, 8, 100)], [5, 5, 8, 15])
+
     def test_a_peer_that_fails_is_left_out_and_named(self):
         outcome, problems = self.measure(FakeProgram({"row": 1.0}), [programs.Side("torch", [FakeProgram({"row": None})])])
         self.assertNotIn("torch", outcome["times"])
@@ -291,6 +316,13 @@ class ExitStatus(unittest.TestCase):
         code, _, errors = self.run_bench(1.5)
         self.assertEqual(code, 1)
         self.assertIn("row: >= 2x torch, measured 1.50x", errors)
+
+    def test_a_row_whose_rounds_disagree_about_its_bar_is_measured_longer(self):
+        for low, high, rounds in ((1.5, 2.5, 15), (2.1, 2.5, 5), (1.5, 1.9, 5)):
+            times = itertools.cycle([low, high])
+            with mock.patch.object(judge.Judge, "ratios", autospec=True, side_effect=judge.Judge.ratios) as ratios:
+                self.run_bench(lambda threads: next(times))
+            self.assertEqual(len(ratios.call_args.args[0].results["row"]["times"]["reel"]["plain"]), rounds)
 
     def test_reel_that_fails(self):
         code, _, errors = self.run_bench(2.5, reel_seconds=None)

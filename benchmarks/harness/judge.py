@@ -43,9 +43,12 @@ class Judge:
 
     def share(self, row, terms):
         """What share of Reel's time the limit takes, by the limits measured in the same rounds: (median, least, most)."""
-        own = self.results[row]["times"]["reel"]["plain"]
-        shares = [sum(self.term_seconds(row, term, i) for term in terms) / seconds for i, seconds in enumerate(own)]
+        shares = self.shares(row, terms)
         return statistics.median(shares), min(shares), max(shares)
+
+    def shares(self, row, terms):
+        own = self.results[row]["times"]["reel"]["plain"]
+        return [sum(self.term_seconds(row, term, i) for term in terms) / seconds for i, seconds in enumerate(own)]
 
     def term_seconds(self, row, term, round_number=None):
         times = self.results[row]["limits"][term["of"]]
@@ -81,6 +84,15 @@ class Judge:
         beyond = share * self.seconds(row) >= left
         return text + (f"; the bar leaves {duration(left)}" if beyond else ""), beyond or share >= limit["share"]
 
+    def undecided(self, entry, row):
+        """Whether some rounds meet a bar of the row and some miss it."""
+        met = [[ratio >= bar for ratio in self.ratios(row, side)] for side, bar in entry["bars"].items()]
+        if "at_most_ns" in entry:
+            met.append([own <= entry["at_most_ns"] / 1e9 for own in self.results[row]["times"]["reel"]["plain"]])
+        if "at_least_share" in entry:
+            met.append([share >= entry["at_least_share"] for share in self.shares(row, [peak(entry, row)])])
+        return any(any(rounds) and not all(rounds) for rounds in met)
+
     def verdicts(self, entry, row):
         """(what is required, what was measured, met) for each bar of the row; met is None where the peer is missing."""
         return [judged[1:] for judged in self.judged(entry, row)]
@@ -99,8 +111,7 @@ class Judge:
             most = entry["at_most_ns"] / 1e9
             yield most, f"<= {entry['at_most_ns']} ns", duration(own), own <= most
         if "at_least_share" in entry:
-            m, n, k = product_sizes(row)
-            share, _, _ = self.share(row, [{"flops": 2 * m * n * k, "of": entry["share_of"]}])
+            share, _, _ = self.share(row, [peak(entry, row)])
             least = entry["at_least_share"]
             yield own * share / least, f">= {least:.0%} of peak", f"{share:.1%}", share >= least
         for other, most in entry.get("at_most_times", {}).items():
@@ -116,6 +127,8 @@ def limit_rows(entry, row):
     return sorted({*names, *([entry["share_of"]] if "share_of" in entry else [])})
 
 
-def product_sizes(row):
+def peak(entry, row):
+    """What the multiplications of a product would take at the rate that the entry names."""
     sizes = [int(n) for n in re.findall(r"\d+", row)]
-    return sizes if len(sizes) == 3 else sizes * 3
+    m, n, k = sizes if len(sizes) == 3 else sizes * 3
+    return {"flops": 2 * m * n * k, "of": entry["share_of"]}

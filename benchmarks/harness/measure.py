@@ -67,9 +67,14 @@ def best_way(side, row, seconds, answers, problems):
     return min(best, key=best.get) if best else None
 
 
-def measure_row(row, reel, peers, limits, limit_rows, rounds, seconds, variants=True):
+# A row whose rounds disagree about its bar takes up to this many times as many.
+MOST = 3
+
+
+def measure_row(row, reel, peers, limits, limit_rows, rounds, seconds, variants=True, undecided=lambda times, beside: False):
     """Returns the seconds of each side's ways round by round, those of the limits, the work of one call, and whether the sides
-    computed the same; and what peers could not do."""
+    computed the same; and what peers could not do. `undecided` is asked, after the given number of rounds and each further one,
+    whether there shall be another."""
     answers, problems = {}, []
     entrants = [("reel", way) for way in reel.ways(row) if variants or way.row == row]
     for side in peers:
@@ -78,7 +83,9 @@ def measure_row(row, reel, peers, limits, limit_rows, rounds, seconds, variants=
             entrants.append((side.name, way))
     times = {side: {} for side, _ in entrants}
     beside = {limit: [] for limit in limit_rows}
-    for done in range(rounds):
+    for done in range(rounds * MOST):
+        if done >= rounds and not undecided(times, beside):
+            break
         for side, way in list(entrants) if done % 2 == 0 else reversed(entrants):
             so_far = times[side].setdefault(way.name, [])
             if so_far and so_far[0] > 1 and side == "reel" and way.row != row:
