@@ -6,6 +6,7 @@
 #include "reel/core/fits.h"
 #include "reel/core/memory.h"
 #include "reel/core/node_list.h"
+#include "reel/core/number_text.h"
 #include "reel/core/ops.h"
 #include "reel/core/scratch.h"
 #include "reel/core/tape.h"
@@ -250,7 +251,7 @@ void detail::check_fits(const char* op, Scalar value, DType dtype, SourceLocatio
   const bool above = dtype == DType::i64 ? value.real >= low : value.real > low - 1;
   if ((whole && dtype == DType::i64) || (above && value.real < high)) return;
   throw Error(std::string(op) + ": the number must fit " + name_of(dtype) + ", got " +
-                  (whole ? std::to_string(value.integer) : std::to_string(value.real)),
+                  (whole ? std::to_string(value.integer) : detail::number_text(value.real)),
               where);
 }
 

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "reel/core/number_text.h"
 #include "reel/nn/flat.h"
 #include "reel/nn/layer.h"
 #include "reel/nn/optimizer.h"
@@ -10,7 +11,7 @@ namespace {
 
 const AdagradOptions& checked(const AdagradOptions& options, SourceLocation where) {
   const auto check = [&](const char* what, double got) {
-    detail::require(got >= 0, "Adagrad", std::string(what) + " >= 0", std::to_string(got), where);
+    detail::require(got >= 0, "Adagrad", std::string(what) + " >= 0", reel::detail::number_text(got), where);
   };
   check("lr_decay", options.lr_decay);
   check("eps", options.eps);

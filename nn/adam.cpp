@@ -1,6 +1,7 @@
 #include <cmath>
 #include <utility>
 
+#include "reel/core/number_text.h"
 #include "reel/nn/layer.h"
 #include "reel/nn/optimizer.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 const AdamOptions& checked(const char* kind, const AdamOptions& options, SourceLocation where) {
   const auto check = [&](bool good, const char* what, double got) {
-    require(good, kind, what, std::to_string(got), where);
+    require(good, kind, what, reel::detail::number_text(got), where);
   };
   check(options.beta1 >= 0 && options.beta1 < 1, "beta1 in [0, 1)", options.beta1);
   check(options.beta2 >= 0 && options.beta2 < 1, "beta2 in [0, 1)", options.beta2);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "reel/core/error.h"
+#include "reel/core/number_text.h"
 #include "reel/nn/flat.h"
 #include "reel/nn/layer.h"
 #include "reel/ops/create.h"
@@ -12,7 +13,7 @@ namespace reel::nn {
 
 Ema::Ema(const std::vector<Parameter>& parameters, EmaOptions options, SourceLocation where)
     : parameters_(detail::prepared("Ema", parameters, where)), decay_(options.decay) {
-  detail::require(decay_ >= 0 && decay_ <= 1, "Ema", "decay in [0, 1]", std::to_string(decay_), where);
+  detail::require(decay_ >= 0 && decay_ <= 1, "Ema", "decay in [0, 1]", reel::detail::number_text(decay_), where);
 }
 
 void Ema::require(bool good, const char* what, SourceLocation where) const {

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <set>
 
+#include "reel/core/number_text.h"
 #include "reel/nn/layer.h"
 #include "reel/nn/optimizer.h"
 #include "reel/ops/create.h"
@@ -108,7 +109,7 @@ void check_fits(const char* kind, const std::vector<NamedTensor>& mine, const st
 }
 
 double clip_norm(const std::vector<Parameter>& parameters, double max_norm, SourceLocation where) {
-  require(max_norm > 0, "clip_grad_norm", "max_norm > 0", std::to_string(max_norm), where);
+  require(max_norm > 0, "clip_grad_norm", "max_norm > 0", reel::detail::number_text(max_norm), where);
   double sum = 0;
   for_each_gradient(parameters, [&](const Array& g) { sum += sum_of_squares(g); });
   const double norm = std::sqrt(sum);
@@ -124,7 +125,7 @@ double clip_grad_norm(const std::vector<Parameter>& parameters, double max_norm,
 }
 
 void clip_grad_value(const std::vector<Parameter>& parameters, double limit, SourceLocation where) {
-  detail::require(limit >= 0, "clip_grad_value", "limit >= 0", std::to_string(limit), where);
+  detail::require(limit >= 0, "clip_grad_value", "limit >= 0", reel::detail::number_text(limit), where);
   detail::for_each_gradient(detail::unique("clip_grad_value", parameters, where), [&](const Array& g) {
     detail::apply(BinaryOp::minimum, g, limit);
     detail::apply(BinaryOp::maximum, g, -limit);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reel/core/error.h"
+#include "reel/core/number_text.h"
 #include "reel/core/tape.h"
 #include "reel/nn/layer.h"
 #include "reel/ops/arithmetic.h"
@@ -25,7 +26,7 @@ void begin(const char* call, const Parameter& parameter, SourceLocation where) {
 
 void require(bool good, const char* call, const char* what, std::initializer_list<double> got, SourceLocation where) {
   std::string text;
-  for (const double number : got) text += (text.empty() ? "" : " and ") + std::to_string(number);
+  for (const double number : got) text += (text.empty() ? "" : " and ") + reel::detail::number_text(number);
   detail::require(good, call, what, text, where);
 }
 

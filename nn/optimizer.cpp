@@ -4,6 +4,7 @@
 
 #include "reel/core/error.h"
 #include "reel/core/node.h"
+#include "reel/core/number_text.h"
 #include "reel/nn/flat.h"
 #include "reel/ops/create.h"
 
@@ -35,7 +36,7 @@ void Optimizer::group(const std::string& name, GroupOptions options, SourceLocat
     throw Error(std::string(kind_) + ": a parameter in group '" + name + "' is required (Module::set_group), got none",
                 where);
   if (const double decay = options.weight_decay.value_or(0); !(decay >= 0))
-    throw Error(std::string(kind_) + ": weight_decay >= 0 is required, got " + std::to_string(decay), where);
+    throw Error(std::string(kind_) + ": weight_decay >= 0 is required, got " + reel::detail::number_text(decay), where);
   const auto known = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.name == name; });
   if (known != groups_.end()) known->options = std::move(options);
   else groups_.push_back({name, std::move(options)});

@@ -1,5 +1,6 @@
 #include <utility>
 
+#include "reel/core/number_text.h"
 #include "reel/nn/layer.h"
 #include "reel/nn/optimizer.h"
 
@@ -16,7 +17,7 @@ std::vector<const char*> buffers_of(const RMSpropOptions& options) {
 
 const RMSpropOptions& checked(const RMSpropOptions& options, SourceLocation where) {
   const auto check = [&](bool good, const char* what, double got) {
-    detail::require(good, "RMSprop", what, std::to_string(got), where);
+    detail::require(good, "RMSprop", what, reel::detail::number_text(got), where);
   };
   check(options.alpha >= 0 && options.alpha < 1, "alpha in [0, 1)", options.alpha);
   check(options.eps >= 0, "eps >= 0", options.eps);

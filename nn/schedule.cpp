@@ -7,6 +7,8 @@
 #include <sstream>
 #include <string>
 
+#include "reel/core/number_text.h"
+
 namespace reel::nn {
 namespace {
 
@@ -41,7 +43,8 @@ double Schedule::at(std::int64_t step, const char* call, SourceLocation where) c
   require(step >= 0, call, "a step from 0 on", where, step);
   const double rate = rate_at_(step);
   if (!(rate >= 0 && !std::isinf(rate)))  // the text takes memory
-    require(false, call, "a finite rate >= 0", where, std::to_string(rate) + " at step " + std::to_string(step));
+    require(false, call, "a finite rate >= 0", where,
+            reel::detail::number_text(rate) + " at step " + std::to_string(step));
   return rate;
 }
 
@@ -65,8 +68,8 @@ void Schedule::load_state(const std::vector<double>& state, SourceLocation where
   const auto is_count = [](double value) { return value >= 0 && value < 1e15 && value == std::floor(value); };
   for (std::size_t i = 0; i < size; i += kNumbersPerPlateau)
     if (!is_count(state[i + 1]) || !is_count(state[i + 2]))
-      throw Error("schedule: counts are required in a plateau's state, got " + std::to_string(state[i + 1]) + " and " +
-                      std::to_string(state[i + 2]),
+      throw Error("schedule: counts are required in a plateau's state, got " + reel::detail::number_text(state[i + 1]) +
+                      " and " + reel::detail::number_text(state[i + 2]),
                   where);
   const double* next = state.data();
   for (const auto& plateau : plateaus_) {

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <utility>
 
+#include "reel/core/number_text.h"
 #include "reel/nn/layer.h"
 #include "reel/nn/optimizer.h"
 
@@ -15,7 +16,7 @@ std::vector<const char*> buffers_of(const SgdOptions& options) {
 }
 
 const SgdOptions& checked(const SgdOptions& options, SourceLocation where) {
-  const auto number = [](double x) { return std::to_string(x); };
+  const auto number = [](double x) { return reel::detail::number_text(x); };
   detail::require(options.momentum >= 0, "SGD", "momentum >= 0", number(options.momentum), where);
   detail::require(std::isfinite(options.dampening), "SGD", "a finite dampening", number(options.dampening), where);
   detail::require(options.weight_decay >= 0, "SGD", "weight_decay >= 0", number(options.weight_decay), where);

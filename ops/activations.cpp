@@ -4,6 +4,7 @@
 #include <numbers>
 #include <string>
 
+#include "reel/core/number_text.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/elementwise.h"
@@ -30,8 +31,8 @@ Tensor bell(const Tensor& x) {
 
 Tensor clipped(const Parametric& f, const Tensor& x, const detail::Parameters& p, SourceLocation where) {
   if (!(p[2] <= p[3]))
-    throw Error(std::string(f.name) + ": the lower bound must not be above the upper one, got " + std::to_string(p[2]) +
-                    " and " + std::to_string(p[3]),
+    throw Error(std::string(f.name) + ": the lower bound must not be above the upper one, got " +
+                    detail::number_text(p[2]) + " and " + detail::number_text(p[3]),
                 where);
   return detail::parametric(f, x, p, where);
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <ostream>
 
+#include "reel/core/number_text.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
@@ -83,7 +84,7 @@ AdjointReport adjoint_check(const TensorsFunction& a, const TensorsFunction& tra
   const Tensors mixed = a(combined(xs, 2, others)), expected = combined(results, 2, more);
   const double off = norm(combined(mixed, -1, expected)), size = norm(mixed) + norm(results) + 2 * norm(more);
   if (!(off <= tolerance * size) && size > 0)
-    return refused("A is not linear: A(x + 2 x') differs from A x + 2 A x' by " + std::to_string(off / size) +
+    return refused("A is not linear: A(x + 2 x') differs from A x + 2 A x' by " + detail::number_text(off / size) +
                    " of its size");
 
   const Tensors ys = random_like(results, generator);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "reel/core/number_text.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
@@ -208,7 +209,7 @@ void check_operands(const Tensor& q, const Tensor& k, const Tensor& v, const Att
   check::like(kName, "k", k, "q", q, where);
   check::like(kName, "v", v, "q", q, where);
   if (options.scale && !std::isfinite(*options.scale))
-    throw Error(std::string(kName) + ": scale must be finite, got " + std::to_string(*options.scale), where);
+    throw Error(std::string(kName) + ": scale must be finite, got " + detail::number_text(*options.scale), where);
 }
 
 [[noreturn]] void refuse_shapes(const char* form, const Tensor& q, const Tensor& k, const Tensor& v,

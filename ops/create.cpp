@@ -5,6 +5,7 @@
 #include <string>
 
 #include "reel/core/fits.h"
+#include "reel/core/number_text.h"
 #include "reel/ops/check.h"
 
 namespace reel {
@@ -81,7 +82,7 @@ Tensor below(const Tensor& uniform, const Operand& p, DType dtype) {
 }
 
 Tensor hits(double p, const Shape& shape, Generator* generator, TensorOptions options, SourceLocation where) {
-  if (!(p >= 0 && p <= 1)) throw Error("bernoulli: p must be in [0, 1], got " + std::to_string(p), where);
+  if (!(p >= 0 && p <= 1)) throw Error("bernoulli: p must be in [0, 1], got " + detail::number_text(p), where);
   const TensorOptions numbers{.dtype = options.dtype == f64 ? f64 : f32, .device = options.device};
   return below(random("bernoulli", RandomOp::uniform, shape, generator, numbers, where), {.scalar = p}, options.dtype);
 }
@@ -128,7 +129,8 @@ Tensor linspace(double start, double end, std::int64_t count, TensorOptions opti
   if (!is_floating(options.dtype) || is_half(options.dtype))
     throw DTypeError(std::string("linspace: the dtype must be f32 or f64, got ") + name_of(options.dtype), where);
   if (!std::isfinite(start) || !std::isfinite(end))
-    throw Error("linspace: start and end must be finite, got " + std::to_string(start) + " and " + std::to_string(end),
+    throw Error("linspace: start and end must be finite, got " + detail::number_text(start) + " and " +
+                    detail::number_text(end),
                 where);
   Tensor y = new_tensor("linspace", {count}, {.dtype = f64}, where);
   auto* values = y.array().as<double>();
@@ -159,7 +161,9 @@ Tensor arange(std::int64_t count, TensorOptions options, SourceLocation where) {
 Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options, SourceLocation where) {
   if (options.dtype == bool8) throw DTypeError("arange: the dtype must be a number's, got bool8", where);
   if (!is_floating(options.dtype) && !(start.integral && step.integral))
-    throw DTypeError(std::string("arange: start and step must be integers for ") + name_of(options.dtype), where);
+    throw DTypeError(std::string("arange: start and step must be integers for ") + name_of(options.dtype) + ", got " +
+                         detail::number_text(start.real) + " and " + detail::number_text(step.real),
+                     where);
   const bool whole = start.integral && end.integral && step.integral;
   double count = std::ceil((end.real - start.real) / step.real);
   if (whole && step.integer != 0 && std::abs(end.real - start.real) < 0x1p62) {  // beyond 2^53 doubles are too coarse
@@ -167,8 +171,8 @@ Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options, Sour
     count = static_cast<double>(gap / step.integer + (rest != 0 && (rest < 0) == (step.integer < 0)));
   }
   const auto refuse = [&](const char* reason) {
-    throw Error(std::string("arange: ") + reason + ", got start " + std::to_string(start.real) + ", end " +
-                    std::to_string(end.real) + " and step " + std::to_string(step.real),
+    throw Error(std::string("arange: ") + reason + ", got start " + detail::number_text(start.real) + ", end " +
+                    detail::number_text(end.real) + " and step " + detail::number_text(step.real),
                 where);
   };
   if (!(count >= 0)) refuse("step must lead from start towards end");

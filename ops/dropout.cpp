@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "reel/core/number_text.h"
 #include "reel/ops/check.h"
 
 namespace reel {
@@ -22,7 +23,7 @@ Tensor dropped(const Tensor& x, double p, const PhiloxState& state, SourceLocati
 
 Tensor dropout(const Tensor& x, double p, DropoutOptions options, SourceLocation where) {
   check::floating("dropout", "x", x, where);
-  if (!(p >= 0 && p <= 1)) throw Error("dropout: p must be in [0, 1], got " + std::to_string(p), where);
+  if (!(p >= 0 && p <= 1)) throw Error("dropout: p must be in [0, 1], got " + detail::number_text(p), where);
   if (!options.training || p == 0) return x;
   const PhiloxState state = options.generator != nullptr ? options.generator->take(x.size(), x.dtype())
                                                          : detail::take_random(x.size(), x.dtype());

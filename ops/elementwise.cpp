@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "reel/core/number_text.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
@@ -154,9 +155,9 @@ Tensor summed_to(const Tensor& dx, const Shape& shape) { return dx.shape() == sh
 
 Tensor clamp(const Tensor& x, Scalar low, Scalar high, SourceLocation where) {
   if (!(low.real <= high.real))
-    throw Error(
-        "clamp: low must not be above high, got " + std::to_string(low.real) + " and " + std::to_string(high.real),
-        where);
+    throw Error("clamp: low must not be above high, got " + detail::number_text(low.real) + " and " +
+                    detail::number_text(high.real),
+                where);
   static constexpr detail::Parametric f{ParametricOp::clamp, "clamp"};
   if (detail::integers("clamp", x, where) && low.integral && high.integral)
     return minimum(maximum(x, within(low, x.dtype())), within(high, x.dtype()));

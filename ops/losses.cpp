@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "reel/core/number_text.h"
 #include "reel/ops/activations.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
@@ -41,7 +42,7 @@ Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction, Sourc
 
 Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, double delta, SourceLocation where) {
   check_pair("huber_loss", "x", x, "target", target, where);
-  if (!(delta > 0)) throw Error("huber_loss: delta must be above 0, got " + std::to_string(delta), where);
+  if (!(delta > 0)) throw Error("huber_loss: delta must be above 0, got " + detail::number_text(delta), where);
   // With near = r up to delta, both branches are near (r - near / 2), and the derivative is `near`.
   const Tensor r = x - target;
   const Tensor near = clamp(r, -delta, delta);

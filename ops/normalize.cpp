@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "reel/core/number_text.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
@@ -90,7 +91,7 @@ void check_weight(const char* op, const char* name, const Tensor& weight, const 
 }
 
 void check_eps(const char* op, double eps, SourceLocation where) {
-  if (!(eps >= 0)) throw Error(std::string(op) + ": eps must not be below 0, got " + std::to_string(eps), where);
+  if (!(eps >= 0)) throw Error(std::string(op) + ": eps must not be below 0, got " + detail::number_text(eps), where);
 }
 
 // Checks that x is [..., normalized...] with at least `leading` axes before.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "reel/core/number_text.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
@@ -63,7 +64,8 @@ void check_options(std::int64_t length, const RotaryOptions& options, SourceLoca
     throw Error("rotary: positions must be in [-1e8, 1e8], got " + std::to_string(length) + " from " +
                     std::to_string(options.offset) + " on",
                 where);
-  if (!(options.theta > 0)) throw Error("rotary: theta must be above 0, got " + std::to_string(options.theta), where);
+  if (!(options.theta > 0))
+    throw Error("rotary: theta must be above 0, got " + detail::number_text(options.theta), where);
 }
 
 void check_width(const Tensor& x, const char* form, SourceLocation where) {

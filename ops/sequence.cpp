@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "reel/core/number_text.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
@@ -141,7 +142,7 @@ Tensor position_encoding(std::int64_t length, std::int64_t width, TensorOptions 
                      where);
   if (!is_floating(options.dtype))
     throw DTypeError(std::string("position_encoding: f32 or f64 is required, got ") + name_of(options.dtype), where);
-  if (!(base > 0)) throw Error("position_encoding: base must be above 0, got " + std::to_string(base), where);
+  if (!(base > 0)) throw Error("position_encoding: base must be above 0, got " + detail::number_text(base), where);
   const std::int64_t pairs = (width + 1) / 2;
   const Tensor wavelengths = empty({pairs}, {.dtype = f64});
   for (std::int64_t i = 0; i < pairs; ++i)

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "reel/core/number_text.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
@@ -35,7 +36,7 @@ void check_temperature(const char* name, const Tensor& x, double temperature, So
   const bool counts = x.dtype() == f64 ? std::isnormal(temperature) : std::isnormal(static_cast<float>(temperature));
   if (!(temperature > 0 && counts))
     throw Error(std::string(name) + ": temperature must be above 0, finite and not denormal in " + name_of(x.dtype()) +
-                    ", got " + std::to_string(temperature),
+                    ", got " + detail::number_text(temperature),
                 where);
 }
 
@@ -244,7 +245,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
                    [&](const Tensor& x, const Tensor& t) { return cross_entropy(x, t, options, where); });
   const double smoothing = options.label_smoothing;
   if (!(smoothing >= 0 && smoothing < 1))
-    throw Error("cross_entropy: label_smoothing must be in [0, 1), got " + std::to_string(smoothing), where);
+    throw Error("cross_entropy: label_smoothing must be in [0, 1), got " + detail::number_text(smoothing), where);
   const ClassWeights weights("cross_entropy", options.weight, "logits", logits, where);
   if (is_floating(target.dtype()) && target.rank() + 1 == logits.rank())
     throw DTypeError(std::string("cross_entropy: target must be i32 or i64 class numbers, or probabilities of logits' "

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "reel/core/number_text.h"
 #include "reel/ops/activations.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
@@ -94,9 +95,9 @@ Tensor Affine::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const
 
 Interval::Interval(double low_, double high_, SourceLocation where) : low(low_), high(high_) {
   if (!(low < high) || std::isinf(low) || std::isinf(high))
-    throw Error(
-        "Interval: low must be below high and both finite, got " + std::to_string(low) + " and " + std::to_string(high),
-        where);
+    throw Error("Interval: low must be below high and both finite, got " + detail::number_text(low) + " and " +
+                    detail::number_text(high),
+                where);
 }
 
 Tensor Interval::forward(const Tensor& x, SourceLocation where) const {

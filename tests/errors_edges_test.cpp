@@ -23,6 +23,18 @@ std::string printed(const T& value) {
   return text.str();
 }
 
+// --- numbers ----------------------------------------------------------------------------------------------------------
+
+TEST(Number, OutOfRangeIsToldWithTheDigitsThatMakeItSo) {
+  const Parameter w(ones({3}), "w");
+  EXPECT_THROW_WITH(dropout(ones({3}), 1 + 1e-9), Error, "p must be in [0, 1], got 1.000000001 (at ");
+  EXPECT_THROW_WITH(clamp(ones({3}), 1e-9, 0), Error, "low must not be above high, got 1e-09 and 0 (at ");
+  EXPECT_THROW_WITH(full({2}, 1e300, {.dtype = i32}), Error, "the number must fit i32, got 1e+300 (at ");
+  EXPECT_THROW_WITH(layer_norm(ones({3}), {3}, {}, {}, -NAN), Error, "eps must not be below 0, got nan (at ");
+  EXPECT_THROW_WITH(nn::Adam({w}, {.lr = 1, .beta1 = 1.0000001}), Error, "beta1 in [0, 1) is required, got 1.0000001");
+  EXPECT_THROW_WITH(nn::Ema({w}, {.decay = -1e-12}), Error, "decay in [0, 1] is required, got -1e-12");
+}
+
 // --- positions and handles --------------------------------------------------------------------------------------------
 
 TEST(Position, OfASequenceIsChecked) {
