@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <iostream>
 #include <sstream>
 #include <vector>
 
+#include "reel/core/number_text.h"
 #include "reel/core/ops.h"
 #include "reel/core/ragged.h"
 #include "reel/core/tensor.h"
@@ -78,9 +77,9 @@ double in_few_digits(double value, DType dtype) {
   if (!is_half(dtype) || !std::isfinite(value)) return value;
   const auto bits = [=](double x) { return dtype == bf16 ? bfloat16(x).bits : float16(x).bits; };
   for (int digits = 0;; ++digits) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.*e", digits, value);
-    const double rounded = std::strtod(text, nullptr);
+    const std::string text = detail::formatted("%.*e", digits, value);
+    double rounded = 0;
+    std::from_chars(text.data(), text.data() + text.size(), rounded);
     if (bits(rounded) == bits(value)) return rounded;
   }
 }
@@ -100,9 +99,7 @@ Parts parts_of(double value, DType dtype, bool scientific) {
   };
   Parts parts = cut();
   if (parts.fraction.size() <= kDigits) return parts;
-  char rounded[400];
-  std::snprintf(rounded, sizeof rounded, scientific ? "%.8e" : "%.8f", value);
-  text = rounded;
+  text = detail::formatted(scientific ? "%.8e" : "%.8f", value);
   parts = cut();
   parts.fraction.erase(parts.fraction.find_last_not_of('0') + 1);
   return parts;
@@ -138,9 +135,7 @@ Texts formatted(std::vector<double> values, DType dtype) {
     if (!std::isfinite(values[i])) {
       texts.push_back(not_finite(values[i]));
     } else if (scientific) {  // all with as many digits, which are those of the number
-      char text[64];
-      std::snprintf(text, sizeof text, "%#.*e", static_cast<int>(fraction), values[i]);
-      std::string padded = text;
+      std::string padded = detail::formatted("%#.*e", static_cast<int>(fraction), values[i]);
       const std::size_t digits = padded.find('e') + 2;
       padded.insert(digits, digits - 2 + exponent - padded.size(), '0');
       texts.push_back(padded);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "reel/core/error.h"
+#include "reel/core/number_text.h"
 #include "reel/core/running.h"
 #include "reel/core/trace_log.h"
 
@@ -148,11 +149,7 @@ std::string line_of(SourceLocation where) {
   return file.empty() ? "" : file.substr(file.rfind('/') + 1) + ":" + std::to_string(where.line);
 }
 
-std::string formatted(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
+using detail::formatted;
 
 std::string bytes_text(std::int64_t bytes) {
   const auto count = static_cast<double>(bytes);

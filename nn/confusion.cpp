@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <numeric>
+
+#include "reel/core/number_text.h"
 
 namespace reel::nn {
 namespace {
@@ -13,12 +14,7 @@ double share(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? std::numeric_limits<double>::quiet_NaN() : double(part) / double(whole);
 }
 
-std::string percent(double value) {
-  if (std::isnan(value)) return "-";
-  char text[16];
-  std::snprintf(text, sizeof text, "%.1f", 100 * value);
-  return text;
-}
+std::string percent(double value) { return std::isnan(value) ? "-" : reel::detail::formatted("%.1f", 100 * value); }
 
 // Characters on the screen: in UTF-8, bytes that do not continue one.
 std::size_t width(const std::string& text) {

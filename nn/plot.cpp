@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <iterator>
 #include <limits>
 
+#include "reel/core/number_text.h"
 #include "reel/nn/file.h"
 #include "reel/nn/plot_axis.h"
 
@@ -30,11 +30,7 @@ constexpr std::size_t kColours = std::size(kLight);
 // What the plot draws of a value: the extremes of double would overflow in the arithmetic of axes.
 bool drawable(double value, bool log) { return std::fabs(value) <= 1e280 && (!log || value >= 1e-280); }
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", value);
-  return text;
-}
+std::string number(double value) { return reel::detail::formatted("%.1f", value); }
 
 std::string escaped(const std::string& text) {
   std::string result;

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+
+#include "reel/core/number_text.h"
 
 namespace reel::nn {
 namespace {
@@ -18,11 +19,7 @@ double round_step(double rough) {
   return 10 * power;
 }
 
-std::string formatted(const char* format, int precision, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, precision, value);
-  return text;
-}
+using reel::detail::formatted;
 
 // "12345" -> "12,345", also behind a sign and before decimals.
 std::string with_commas(std::string digits) {

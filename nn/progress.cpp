@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "reel/core/number_text.h"
+
 namespace reel::nn {
 namespace {
 
@@ -43,12 +45,7 @@ std::string cut(const std::string& text, int columns) {
   return text.substr(0, end);
 }
 
-template <class... Args>
-std::string formatted(const char* format, Args... args) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, args...);
-  return text;
-}
+using reel::detail::formatted;
 
 // "1,234,567"
 std::string with_commas(double value) {
