@@ -2,7 +2,9 @@
 # the tree and the installed package read the same; the links are relative, so that both may be moved together.
 set(REEL_INCLUDE_DIR ${PROJECT_BINARY_DIR}/include)
 file(MAKE_DIRECTORY ${REEL_INCLUDE_DIR}/reel)
+file(REAL_PATH ${REEL_INCLUDE_DIR}/reel from)  # the system follows the links from there, if a folder above is a link too
+file(REAL_PATH ${PROJECT_SOURCE_DIR} sources)
 foreach(name core ops backends nn interop examples tests reel.h)
-  file(RELATIVE_PATH target ${REEL_INCLUDE_DIR}/reel ${PROJECT_SOURCE_DIR}/${name})
+  file(RELATIVE_PATH target ${from} ${sources}/${name})
   file(CREATE_LINK ${target} ${REEL_INCLUDE_DIR}/reel/${name} SYMBOLIC)
 endforeach()

@@ -29,7 +29,8 @@ function(reel_compile_settings target)
     POSITION_INDEPENDENT_CODE ON
     CXX_VISIBILITY_PRESET hidden
     CUDA_VISIBILITY_PRESET hidden
-    VISIBILITY_INLINES_HIDDEN ON)
+    VISIBILITY_INLINES_HIDDEN ON
+    UNITY_BUILD OFF)  # which a project around Reel may ask for, whose files share names less than ours
   target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
 endfunction()
 
@@ -55,6 +56,16 @@ foreach(objects reel_objects reel_small_objects)
     <algorithm> <atomic> <cmath> <functional> <map> <memory> <mutex> <optional> <span> <string> <vector>)
 endforeach()
 
+# The list that REEL_OBJECTS_FROM reads; where a build tree is for several configurations, it lists those of Release.
+function(reel_list_objects name objects)
+  set(condition)
+  get_property(several GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
+  if(several)
+    set(condition CONDITION $<CONFIG:Release>)
+  endif()
+  file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/${name} CONTENT "$<JOIN:${objects},\n>\n" ${condition})
+endfunction()
+
 function(reel_object_files result)
   if(REEL_OBJECTS_FROM)
     file(STRINGS ${REEL_OBJECTS_FROM}/reel-objects.txt files)
@@ -64,7 +75,7 @@ function(reel_object_files result)
     get_property(listed GLOBAL PROPERTY REEL_OBJECTS_LISTED)
     if(NOT listed)
       # CMake counts precompiled headers among them.
-      file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/reel-objects.txt CONTENT "$<JOIN:$<FILTER:${files},INCLUDE,[.]o$>,\n>\n")
+      reel_list_objects(reel-objects.txt "$<FILTER:${files},INCLUDE,[.]o$>")
       set_property(GLOBAL PROPERTY REEL_OBJECTS_LISTED TRUE)
     endif()
   endif()

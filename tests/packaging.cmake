@@ -56,6 +56,13 @@ set_tests_properties(find_package_cuda_missing PROPERTIES FIXTURES_REQUIRED inst
 add_test(NAME presets COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/presets.sh ${PROJECT_SOURCE_DIR} ${work})
 set_tests_properties(presets PROPERTIES TIMEOUT 300)
 
+find_program(REEL_NINJA NAMES ninja ninja-build)
+if(REEL_NINJA)
+  add_test(NAME surroundings COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/surroundings.sh
+    ${PROJECT_SOURCE_DIR} ${work} ${compiler})
+  set_tests_properties(surroundings PROPERTIES TIMEOUT 300)
+endif()
+
 add_test(NAME library_size COMMAND ${Python3_EXECUTABLE} ${checks}/library_size.py ${work}/shared/lib/libreel.so ${work})
 set_tests_properties(library_size PROPERTIES FIXTURES_REQUIRED installed_shared)
 
