@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The checks beside this file find what they are there to find. Usage: self_test.py <compiler>"""
 
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -109,6 +111,26 @@ def quotes(root):
         yield words, run("quotes.py", root, "docs/a.md")
 
 
+def formatting(root):
+    """Also in another user's clone, which git refuses unless told otherwise; a variable of its own tests makes one."""
+    if not shutil.which("git"):
+        return
+    write(root, "a b.cpp", "")
+    write(root, "clang-format",
+          f"#!/bin/sh\nif [ $1 = --version ]; then echo version 14.0; exit; fi\n. '{root}/verdict'\n")
+    (root / "clang-format").chmod(0o755)
+    for arguments in ["init", "-q"], ["add", "a b.cpp"]:
+        subprocess.run(["git", *arguments], cwd=root, check=True)
+    os.environ["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = "1"
+    for verdict, words in [
+        ('[ "$3" = "a b.cpp" ]\n', ""),
+        ('echo "$3:1:1: error: code" >&2; exit 1\n', "a b.cpp is not formatted"),
+    ]:
+        write(root, "verdict", verdict)
+        yield words, run("format.py", root, root / "clang-format")
+    del os.environ["GIT_TEST_ASSUME_DIFFERENT_OWNER"]
+
+
 def mutations(root):
     """What the mutation check finds in a small tree, and what it leaves alone."""
     write(root, "core/scalar/unary.h", """struct A {
@@ -159,8 +181,8 @@ ops/a.cpp:7 negate half(g.dy()) + neg(sum(y, -1))
 def main():
     compiler = sys.argv[1]
     failures = count = 0
-    for check in (layering, sources, cuda_resources, quotes, mutations, lambda root: isa_symbols(root, compiler),
-                  lambda root: headers(root, compiler)):
+    for check in (layering, sources, cuda_resources, quotes, formatting, mutations,
+                  lambda root: isa_symbols(root, compiler), lambda root: headers(root, compiler)):
         with tempfile.TemporaryDirectory() as folder:
             for words, (status, output) in check(pathlib.Path(folder)):
                 count += 1

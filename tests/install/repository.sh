@@ -9,9 +9,11 @@ source=$1 folder=$2
 rm -rf "${folder:?}"
 git init -q -b main "$folder"
 cd "$source"
-git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
-  [[ -f $file ]] && cp --parents "$file" "$folder"
+# The clone may be another user's, as in a container that runs as root: it is to be read, and its own scripts run already.
+git -c safe.directory='*' ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
+  if [[ -f $file ]]; then cp --parents "$file" "$folder"; fi
 done
-git -C "$folder" add -A
-git -C "$folder" -c user.name=Reel -c user.email=reel@localhost commit -q -m "The tree as it is"
+git -C "$folder" add -A -f
+git -C "$folder" -c user.name=Reel -c user.email=reel@localhost -c commit.gpgSign=false -c core.hooksPath=/dev/null \
+  commit -q -m "The tree as it is"
 exec "${@:3}"
