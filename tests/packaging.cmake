@@ -52,6 +52,11 @@ add_test(NAME find_package_cuda_missing COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/inst
   find_package_cuda_missing ${work} ${compiler} -DCMAKE_PREFIX_PATH=${work}/static -DCOMPONENTS=cuda)
 set_tests_properties(find_package_cuda_missing PROPERTIES FIXTURES_REQUIRED installed_static TIMEOUT 300
   PASS_REGULAR_EXPRESSION "this Reel was built without its CUDA backend" ENVIRONMENT CMAKE_GENERATOR=${CMAKE_GENERATOR})
+# And what is no component at all is named.
+add_test(NAME find_package_component_unknown COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/consume.sh
+  find_package_component_unknown ${work} ${compiler} -DCMAKE_PREFIX_PATH=${work}/static -DCOMPONENTS=gpu)
+set_tests_properties(find_package_component_unknown PROPERTIES FIXTURES_REQUIRED installed_static TIMEOUT 300
+  PASS_REGULAR_EXPRESSION "Reel has no component 'gpu', only cuda" ENVIRONMENT CMAKE_GENERATOR=${CMAKE_GENERATOR})
 
 add_test(NAME presets COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/presets.sh ${PROJECT_SOURCE_DIR} ${work})
 set_tests_properties(presets PROPERTIES TIMEOUT 300)
