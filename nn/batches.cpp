@@ -106,7 +106,7 @@ void Batches::check_state(const Tensor& state, SourceLocation where) const {
   if (first < 0 || epoch < first || epoch > kMostEpochs || step < 0 ||
       step >= std::max<std::int64_t>(batches_per_epoch(), 1))
     throw Error("Batches: a position within the data is required, got batch " + std::to_string(step) + " of epoch " +
-                    std::to_string(epoch),
+                    std::to_string(epoch) + " in a loop from epoch " + std::to_string(first) + " on",
                 where);
 }
 

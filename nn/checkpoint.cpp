@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <map>
+#include <typeinfo>
 #include <utility>
 
 #include "reel/core/random.h"
@@ -253,11 +254,21 @@ void load_training(Training& training, const std::string& path, SourceLocation w
     const std::vector<NamedTensor> ema =
         training.ema != nullptr ? filled(training.ema->state(), parts.ema) : std::vector<NamedTensor>();
 
+    // What of the file does not fit is told with its name.
+    const auto believed = [&](auto&& use) {
+      try {
+        use();
+      } catch (const Error& error) {
+        if (typeid(error) != typeid(Error)) throw;  // of memory or a device
+        throw FileError("'" + path + "': " + error.what());
+      }
+    };
+
     // From here on each call either does its part or throws before it has changed anything, and the last ones do not throw.
-    if (training.batches != nullptr) training.batches->check_state(rest[1], where);
-    if (training.ema != nullptr) training.ema->check_state(ema, where);
+    if (training.batches != nullptr) believed([&] { training.batches->check_state(rest[1], where); });
+    if (training.ema != nullptr) believed([&] { training.ema->check_state(ema, where); });
     for (const NamedTensor& named : parts.module) reel::detail::refuse_if_taped(named.tensor, kCall, where);
-    training.optimizer.load_state(optimizer, where);
+    believed([&] { training.optimizer.load_state(optimizer, where); });
     overwrite(parts.module, module, where);
     if (training.ema != nullptr) training.ema->load_state(ema, where);
     if (training.batches != nullptr) training.batches->load_state(rest[1], where);

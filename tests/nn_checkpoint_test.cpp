@@ -10,15 +10,18 @@
 #include <fstream>
 #include <iterator>
 
+#include "reel/nn/safetensors.h"
 #include "reel/reel.h"
 #include "reel/tests/error_of.h"
 
 namespace reel::nn {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 struct Net : Module {
   explicit Net(std::int64_t hidden = 8)
@@ -284,12 +287,40 @@ TEST_F(Checkpoint, ARunThatDoesNotFitIsRefusedAndNothingIsChanged) {
   Training with_data{.module = other.net, .optimizer = other.adam, .batches = &other_data};
   with_data.tensors = {{"history", zeros({0}, {.dtype = f64})}};
   refused(with_data, "of 1437 rows is required");
+  EXPECT_THROW(load_training(with_data, path("run")), FileError);
   Training with_own{.module = other.net, .optimizer = other.adam, .batches = &other.data};
   with_own.tensors = {{"history", zeros({4}, {.dtype = f64})}};
   refused(with_own, "'@own.history' must be f64 [4], got f64 [3]");
   save(run.net, path("run"));
   Training plain{.module = other.net, .optimizer = other.adam};
   refused(plain, "missing: '@optimizer.steps'");
+}
+
+TEST_F(Checkpoint, AStateThatNoRunHasIsToldWithItsFile) {
+  Job run(1), other(2);
+  run.steps(3);
+  const auto refused = [&](const char* name, std::int64_t at, std::int64_t value, const char* words) {
+    save_training(run.training, path("run"));
+    const std::vector<NamedTensor> tensors = load_tensors(path("run"));
+    std::vector<safetensors::Source> sources;
+    for (const NamedTensor& named : tensors) {
+      if (named.name == name) Tensor(named.tensor)[at].fill_(value);
+      sources.push_back({named.name, named.tensor.dtype(), named.tensor.shape(), named.tensor.array().data});
+    }
+    safetensors::write(path("run"), sources, {{"optimizer", run.adam.kind()}});
+    try {
+      load_training(other.training, path("run"));
+      ADD_FAILURE() << name << " was taken";
+    } catch (const FileError& error) {
+      EXPECT_THAT(error.what(), AllOf(StartsWith("nn::load_training: '" + path("run") + "': "), HasSubstr(words),
+                                      HasSubstr("nn_checkpoint_test.cpp:")));
+    }
+  };
+  refused("@batches", 1, -1,
+          "Batches: a position within the data is required, got batch 3 of epoch -1 in a loop from epoch 0");
+  refused("@batches", 3, 7, "got batch 3 of epoch 0 in a loop from epoch 7 on");
+  refused("@optimizer.steps", 1, -2,
+          "AdamW::load_state: counts from 0 to that of all steps, at most 2^53, are required, got -2");
 }
 
 }  // namespace
