@@ -47,6 +47,12 @@ inline CLI::Validator positive() {
       "above 0", "positive");
 }
 
+/// Text, as of a script's variable that should not be empty.
+inline CLI::Validator given() {
+  return CLI::Validator([](std::string& text) { return text.empty() ? "a name is required, got ''" : std::string(); },
+                        "", "given");
+}
+
 /// Makes a folder for results, before any work is done. Throws std::runtime_error unless it can be written to.
 inline void make_folder(const std::string& path) {
   std::error_code error;

@@ -46,7 +46,8 @@ struct Settings {
         ->check(CLI::Range(0, 1024))
         ->capture_default_str();
     app.add_option("--device", device, "cpu, cuda, cuda:1, or best: a GPU if there is one")->capture_default_str();
-    app.add_option("--resume", resume, "digits.safetensors of a run with the same options that was stopped");
+    app.add_option("--resume", resume, "digits.safetensors of a run with the same options that was stopped")
+        ->check(example::given());
     app.add_option("--output", output, "folder for digits.safetensors and digits.svg")->capture_default_str();
     app.add_option("--stop", stop, "stop after so many steps, to resume later")->check(CLI::Range(0, 1'000'000'000));
     app.add_option("--require-accuracy", required, "exit with 1 if the accuracy is below so many per cent")

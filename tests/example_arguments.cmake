@@ -65,6 +65,12 @@ foreach(value -1 1.5 2000)
   expect(digits failure "--threads: Value ${value} not in range" --threads ${value})
 endforeach()
 expect(digits failure "digits: .*no_such_file" --resume no_such_file)
+# A list would lose it.
+execute_process(COMMAND ${EXAMPLES}/digits --stop 1 --resume "" WORKING_DIRECTORY ${FOLDER} TIMEOUT 60
+  OUTPUT_QUIET ERROR_VARIABLE errors RESULT_VARIABLE result)
+if(result EQUAL 0 OR NOT errors MATCHES "--resume: a name is required, got ''")
+  message(FATAL_ERROR "digits --resume '' ended with ${result}: ${errors}")
+endif()
 # The largest seed is one like any other.
 expect(custom_cuda_op 0 "step    0: energy" --electrons 2 --steps 1 --seed 18446744073709551615)
 expect(pinn 0 "wrote pictures/pinn.svg" --steps 1 --points 1 --output pictures)
