@@ -1,8 +1,10 @@
 #include "reel/core/trace.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <ostream>
@@ -286,7 +288,8 @@ void Trace::write_chrome(const std::string& path, SourceLocation where) const {
   std::FILE* file = std::fopen(path.c_str(), "w");
   const bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   const bool closed = file != nullptr && std::fclose(file) == 0;
-  if (!written || !closed) throw FileError("write_chrome: " + path + " must be writable", where);
+  if (!written || !closed)
+    throw FileError("Trace::write_chrome: '" + path + "': cannot be written: " + std::strerror(errno), where);
 }
 
 std::ostream& operator<<(std::ostream& out, const Trace& trace) { return out << trace.table(); }

@@ -274,7 +274,13 @@ std::string plot(const std::vector<PlotSeries>& series, const PlotOptions& optio
 
 void save_plot(const std::string& path, const std::vector<PlotSeries>& series, const PlotOptions& options,
                SourceLocation where) {
-  write_file(path, plot(series, options, where), where);
+  const std::string picture = plot(series, options, where);
+  try {
+    write_file(path, picture, where);
+  } catch (FileError& error) {
+    error.prepend("nn::save_plot");
+    throw;
+  }
 }
 
 }  // namespace reel::nn

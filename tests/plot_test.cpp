@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "reel/nn/plot_axis.h"
+#include "reel/tests/expect.h"
 
 namespace reel::nn {
 namespace {
@@ -160,7 +161,9 @@ TEST(Plot, BadArgumentsAreRefused) {
   EXPECT_THROW(plot({series({1, 2}, {1})}), ShapeError);
   EXPECT_THROW(plot({}, {.width = 159}), Error);
   EXPECT_THROW(plot({}, {.height = 0}), Error);
-  EXPECT_THROW(save_plot("/nonexistent/x.svg", {}), FileError);
+  EXPECT_THROW_WITH(save_plot("/nonexistent/x.svg", {}), FileError,
+                    "nn::save_plot: '/nonexistent/x.svg': cannot create a file in its folder: No such file",
+                    "plot_test.cpp:");
 }
 
 TEST(Plot, IsSavedAsItIs) {

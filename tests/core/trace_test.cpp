@@ -232,7 +232,9 @@ TEST(Trace, ChromeFileIsJsonWithEveryEvent) {
     EXPECT_EQ(entry["args"]["shapes"], event.shapes);
   }
   std::remove(path.c_str());
-  EXPECT_THROW_WITH(trace.write_chrome("/no/such/folder/trace.json"), FileError, "write_chrome", "trace.json");
+  EXPECT_THROW_WITH(trace.write_chrome("/no/such/folder/trace.json"), FileError,
+                    "Trace::write_chrome: '/no/such/folder/trace.json': cannot be written: No such file",
+                    "trace_test.cpp:");
 }
 
 }  // namespace
