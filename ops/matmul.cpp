@@ -263,6 +263,15 @@ void linear_backward(Gradients& g, const Tensor& rows, const Tensor& weight, con
   }
 }
 
+// ShapeError for the values [total] of a Ragged, which a product would take for one row.
+void check_rows(const char* op, const char* name, const Ragged& x, const char* form, SourceLocation where) {
+  check::defined(op, name, x.values(), where);
+  if (x.values().rank() < 2)
+    throw ShapeError(
+        std::string(op) + ": the values of " + name + " must have shape " + form + ", got " + x.values().shape().str(),
+        where);
+}
+
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b, SourceLocation where) { return product_of(a, b, {a, b}, where); }
@@ -282,7 +291,10 @@ Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options, SourceLoc
 
 Ragged matmul(const Ragged& a, const Tensor& b, SourceLocation where) {
   check::defined("matmul", "b", b, where);
-  if (b.rank() < 3) return a.with(matmul(a.values(), b, where));
+  if (b.rank() < 3) {
+    check_rows("matmul", "a", a, "[total, ..., k]", where);
+    return a.with(matmul(a.values(), b, where));
+  }
   check::floating_or_half("matmul", "a", a.values(), where);
   check::like("matmul", "b", b, "a", a.values(), where);
   check::rank("matmul", "the values of a", a.values(), 2, "[total, k]", where);
@@ -352,6 +364,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Epilogu
 }
 
 Ragged linear(const Ragged& x, const Tensor& weight, const Tensor& bias, Epilogue epilogue, SourceLocation where) {
+  check_rows("linear", "x", x, "[total, ..., in]", where);
   return x.with(linear(x.values(), weight, bias, epilogue, where));
 }
 

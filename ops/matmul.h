@@ -20,8 +20,8 @@ struct MatmulOptions {
 REEL_API Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options,
                        SourceLocation where = SourceLocation::current());
 
-/// Per row of values [total, k] with one b [k, n] or [k] for all; or, told apart by rank, with a matrix for each
-/// sequence, b [count, k, n].
+/// Per row of values [total, ..., k] with one b [k, n] or [k] for all; or, told apart by rank, of values [total, k] with a
+/// matrix for each sequence, b [count, k, n].
 REEL_API Ragged matmul(const Ragged& a, const Tensor& b, SourceLocation where = SourceLocation::current());
 
 /// a[i] b[j] for vectors a [m] and b [n]: [m, n], of any numbers. Throws ShapeError, DeviceError. Backward keeps a and
@@ -36,7 +36,7 @@ REEL_API Tensor dot(const Tensor& a, const Tensor& b, SourceLocation where = Sou
 /// Backward keeps x, the weight and, for relu, y.
 REEL_API Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                        Epilogue epilogue = Epilogue::none, SourceLocation where = SourceLocation::current());
-/// Per row.
+/// Per row of values [total, ..., in].
 REEL_API Ragged linear(const Ragged& x, const Tensor& weight, const Tensor& bias = {},
                        Epilogue epilogue = Epilogue::none, SourceLocation where = SourceLocation::current());
 

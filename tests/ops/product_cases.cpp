@@ -149,6 +149,10 @@ OpCase ragged_matmul_row(bool per_sequence) {
                      matmul(Ragged::from_lengths(ones({3}), {1, 2}), ones({2, 4, 2}));
                    },
                    {"matmul", "the values of a must have shape [total, k]"}},
+                  {[] {  // which would be one vector of all sequences
+                     matmul(Ragged::from_lengths(ones({3}), {1, 2}), ones({3, 3}));
+                   },
+                   {"matmul: the values of a must have shape [total, ..., k], got [3]", "cases.cpp"}},
                   {[] {
                      matmul(Ragged::from_lengths(ones({3, 4}), {1, 2}), ones({2, 4, 2}, {.dtype = f64}));
                    },
@@ -195,7 +199,11 @@ OpCase linear_row(bool bias, bool relu) {
                   {[] {
                      linear(ones({2, 3}), ones({4, 3}, {.dtype = f64}));
                    },
-                   {"linear", "weight must be f32 like x, got f64"}}}};
+                   {"linear", "weight must be f32 like x, got f64"}},
+                  {[] {  // which would be one row of all sequences
+                     linear(Ragged::from_lengths(ones({3}), {1, 2}), ones({3, 3}));
+                   },
+                   {"linear: the values of x must have shape [total, ..., in], got [3]", "cases.cpp"}}}};
 }
 
 }  // namespace
