@@ -10,6 +10,7 @@
 #include "reel/ops/create.h"
 #include "reel/ops/embedding.h"
 #include "reel/ops/ragged.h"
+#include "reel/ops/rows.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
 
@@ -59,30 +60,26 @@ Tensor columns_to_rows(const Tensor& y, const Offsets& offsets, std::int64_t win
 
 // --- single rows --------------------------------------------------------------------------------------------------------
 
-// One row of each sequence that has rows, as sequences of one row or none, whose sums these are.
+// One row of each sequence that has rows. Where others have none these are taken once more, with a row of zeros behind them:
+// moved and not added up, so that the bits of a sequence do not depend on the others' lengths.
 Tensor one_of_each(const char* op, const Ragged& x, bool last, SourceLocation where) {
   check_values(op, x, where);
   const auto offsets = x.offsets().span();
-  if (!is_floating(x.dtype())) {
-    // A row of zeros behind the others stands for the one of an empty sequence.
-    const Tensor rows = detail::numbers_on(x.device(), x.count(), [&](std::int64_t* numbers) {
-      for (std::size_t i = 0; i + 1 < offsets.size(); ++i)
-        *numbers++ = offsets[i] == offsets[i + 1] ? x.total() : last ? offsets[i + 1] - 1 : offsets[i];
-    });
-    Shape row = x.values().shape();
-    row[0] = 1;
-    return embedding(concatenate({x.values(), zeros(row, like(x.values()))}, 0), rows);
-  }
   std::int64_t found = 0;
-  const Tensor lengths = detail::numbers_on(Device::cpu(), x.count(), [&](std::int64_t* numbers) {
-    for (std::int64_t i = 0; i < x.count(); ++i) found += numbers[i] = x.length(i) > 0 ? 1 : 0;
-  });
+  for (std::int64_t i = 0; i < x.count(); ++i) found += x.length(i) > 0 ? 1 : 0;
   const Tensor rows = detail::numbers_on(x.device(), found, [&](std::int64_t* numbers) {
     for (std::size_t i = 0; i + 1 < offsets.size(); ++i)
       if (offsets[i] < offsets[i + 1]) *numbers++ = last ? offsets[i + 1] - 1 : offsets[i];
   });
-  const Tensor each = embedding(x.values(), rows);
-  return found == x.count() ? each : sum(Ragged(each, Offsets(lengths.data<std::int64_t>())));
+  const Tensor each = detail::take_rows(op, x.values(), rows, where);
+  if (found == x.count()) return each;
+  const Tensor places = detail::numbers_on(x.device(), x.count(), [&](std::int64_t* numbers) {
+    std::int64_t next = 0;
+    for (std::int64_t i = 0; i < x.count(); ++i) *numbers++ = x.length(i) > 0 ? next++ : found;
+  });
+  Shape row = each.shape();
+  row[0] = 1;
+  return detail::take_rows(op, concatenate({each, zeros(row, like(each))}, 0), places, SourceLocation{});
 }
 
 }  // namespace

@@ -50,6 +50,25 @@ TEST(ReduceFirstAndLast, EmptySequencesGiveZero) {
   EXPECT_EQ(reduce_last(Ragged::from_lengths(zeros({0, 3}), {})).shape(), (Shape{0, 3}));
 }
 
+TEST(ReduceFirstAndLast, HaveTheSameBitsBesideEmptySequences) {
+  const Ragged full = Ragged::from_lengths(tensor({-0.0, 5, -0.0}, {3, 1}), {1, 2});
+  const Ragged some = Ragged::from_lengths(full.values(), {0, 1, 0, 2});
+  for (const auto f : {reduce_first, reduce_last}) {
+    const Tensor all = f(full, {}), beside = f(some, {});
+    for (int i : {0, 1}) EXPECT_EQ(std::signbit(beside[2 * i + 1].item()), std::signbit(all[i].item())) << i;
+  }
+  EXPECT_TRUE(std::signbit(reduce_first(some)[1].item()));
+}
+
+TEST(ReduceFirstAndLast, TakeElementsOfAnyDtypeBesideEmptySequences) {
+  for (const DType dtype : {f32, f64, bf16, f16, i64, i32, u8}) {
+    const Ragged x = Ragged::from_lengths(tensor({1, 2, 3}, {3, 1}, {.dtype = dtype}), {0, 2, 1, 0});
+    EXPECT_EQ(reduce_first(x).dtype(), dtype);
+    EXPECT_EQ(reduce_first(x).to_vector<double>(), (Numbers{0, 1, 3, 0}));
+    EXPECT_EQ(reduce_last(x).to_vector<double>(), (Numbers{0, 2, 3, 0}));
+  }
+}
+
 TEST(ReduceFirstAndLast, OnlyThatRowHasAGradient) {
   const Ragged x = Ragged::from_lengths(zeros({5, 1}), {2, 0, 3});
   const auto gradient = [&](Tensor (*f)(const Ragged&, SourceLocation)) {
