@@ -295,6 +295,7 @@ Tensor pow(const Arg& a, const Arg& b) {
     return apply<Pow>(a, b);
   }
   const Tensor x = cast(a.tensor(), dtype);
+  check::floating("pow", "a", x, where);
   if (exponent == 2) return square(x);
   if (exponent == 3) return mul(square(x), x);
   if (exponent == 0.5) return sqrt(x);

@@ -61,11 +61,13 @@ Tensor isnan(const Tensor& x, SourceLocation where) {
 Tensor isinf(const Tensor& x, SourceLocation where) {
   check::defined("isinf", "x", x, where);
   if (!is_floating(x.dtype())) return x != x;
+  check::floating("isinf", "x", x, where);
   return untaped([&] { return abs(x) == kInfinity; });
 }
 Tensor isfinite(const Tensor& x, SourceLocation where) {
   check::defined("isfinite", "x", x, where);
   if (!is_floating(x.dtype())) return x == x;
+  check::floating("isfinite", "x", x, where);
   return untaped([&] { return abs(x) < kInfinity; });
 }
 

@@ -108,6 +108,7 @@ Tensor poisson_nll(const Ragged& x, const Ragged& target, Reduction reduction, S
   return poisson_nll(x.values(), target.values(), reduction, where);
 }
 Ragged cosine_similarity(const Ragged& a, const Ragged& b, int axis, double eps, SourceLocation where) {
+  check::defined("cosine_similarity", "a", a.values(), where);
   check::same_lengths("cosine_similarity", a, b, where);
   check::row_axes("cosine_similarity", a, axis, where);
   return a.with(cosine_similarity(a.values(), b.values(), axis, eps, where));
@@ -119,6 +120,7 @@ Tensor cosine_loss(const Tensor& a, const Tensor& b, Reduction reduction, int ax
   return reduced(1 - cosine_similarity(a, b, axis), reduction);
 }
 Tensor cosine_loss(const Ragged& a, const Ragged& b, Reduction reduction, int axis, SourceLocation where) {
+  check::defined("cosine_loss", "a", a.values(), where);
   check::same_lengths("cosine_loss", a, b, where);
   check::row_axes("cosine_loss", a, axis, where);
   return cosine_loss(a.values(), b.values(), reduction, axis, where);

@@ -179,13 +179,19 @@ Winners winners_of(ReduceOp op, const Ragged& x, SourceLocation where) {
   return winners;
 }
 
-Tensor position(const char* name, ReduceOp op, const Ragged& x, SourceLocation where) {
+// What is refused is refused under the name that the user called.
+void check_numbers(const char* name, const Ragged& x, SourceLocation where) {
   check::defined(name, "x", x.values(), where);
+  if (is_floating(x.dtype())) check::floating(name, "x", x.values(), where);
+}
+
+Tensor position(const char* name, ReduceOp op, const Ragged& x, SourceLocation where) {
+  check_numbers(name, x, where);
   return untaped([&] { return winners_of(op, x, SourceLocation{}).which; });
 }
 
 Tensor extremum(const char* name, ReduceOp op, const Ragged& x, SourceLocation where) {
-  check::defined(name, "x", x.values(), where);
+  check_numbers(name, x, where);
   const Tensor y = untaped([&] { return op == ReduceOp::max ? max(x) : min(x); });
   if (taping() && is_floating(x.dtype())) {
     const detail::InfinityOfNoRows given(op, x.offsets());

@@ -11,6 +11,7 @@
 #include "reel/core/parameter.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/custom_op.h"
+#include "reel/ops/logical.h"
 #include "reel/ops/matmul.h"
 #include "reel/ops/promote.h"
 #include "reel/ops/reduce.h"
@@ -215,6 +216,16 @@ TEST(HalfOps, WhatIsRefusedNamesTheOpTheTypeAndTheLine) {
   EXPECT_THROW_WITH(exp(x), DTypeError, "exp: x must be f32 or f64, got bf16; cast to f32 first", "half_test.cpp");
   EXPECT_THROW_WITH(sum(x), DTypeError, "sum: ", "got bf16; cast to f32 first", "half_test.cpp");
   EXPECT_THROW_WITH(x < x, DTypeError, "less: ", "got bf16; cast to f32 first", "half_test.cpp");
+  // Made of other ops:
+  for (const double exponent : {-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0})
+    EXPECT_THROW_WITH(pow(x, exponent), DTypeError, "pow: a must be f32 or f64, got bf16", "half_test.cpp");
+  EXPECT_THROW_WITH(isinf(x), DTypeError, "isinf: x must be f32 or f64, got bf16", "half_test.cpp");
+  EXPECT_THROW_WITH(isfinite(x), DTypeError, "isfinite: x must be f32 or f64, got bf16", "half_test.cpp");
+  const Ragged rows = Ragged::from_lengths(x, {1, 1});
+  EXPECT_THROW_WITH(amax(rows), DTypeError, "amax: x must be f32 or f64, got bf16", "half_test.cpp");
+  EXPECT_THROW_WITH(amin(rows), DTypeError, "amin: x must be f32 or f64, got bf16", "half_test.cpp");
+  EXPECT_THROW_WITH(argmax(rows), DTypeError, "argmax: x must be f32 or f64, got bf16", "half_test.cpp");
+  EXPECT_THROW_WITH(argmin(rows), DTypeError, "argmin: x must be f32 or f64, got bf16", "half_test.cpp");
   EXPECT_THROW_WITH(matmul(x, ones({3, 2})), DTypeError, "matmul: b must be bf16 like a, got f32", "half_test.cpp");
   EXPECT_THROW_WITH(rand({2}, {.dtype = f16}), DTypeError, "rand: the dtype must be f32 or f64, got f16");
   EXPECT_THROW_WITH(arange(3, {.dtype = f16}), DTypeError, "arange: ", "got f16");

@@ -156,7 +156,11 @@ std::vector<OpCase> losses_cases() {
                         const Ragged x = two_sequences(ones({2, 3}));
                         cosine_similarity(x, x, 0);
                       },
-                      {"cosine_similarity", "behind the rows' axis 0", "cases.cpp"}}};
+                      {"cosine_similarity", "behind the rows' axis 0", "cases.cpp"}},
+                     {[] {
+                        cosine_similarity(Ragged(), two_sequences(ones({2, 3})));
+                      },
+                      {"cosine_similarity: a must be defined", "cases.cpp"}}};
   const auto cosine_losses = [&](const std::string& variant, auto op, Reduction reduction) {
     rows.push_back(cosines("", op));
     rows.back().name = "cosine_loss" + variant;
