@@ -173,6 +173,15 @@ void check_running(const Tensor& mean, const Tensor& variance, SourceLocation wh
     throw Error("batch_norm: running_mean and running_variance must be two tensors, got two that share memory", where);
 }
 
+// What is written must not be what the result is then multiplied by or shifted by.
+void check_apart(const char* name, const Tensor& running, const char* other_name, const Tensor& other,
+                 SourceLocation where) {
+  if (running.defined() && other.defined() && meet(running, other))
+    throw Error(std::string("batch_norm: ") + name + " must have memory of its own, got a tensor that shares " +
+                    other_name + "'s",
+                where);
+}
+
 // running = (1 - momentum) running + momentum batch
 void move_running(Tensor running, const Tensor& batch, double momentum, SourceLocation where) {
   if (running.defined()) running.copy_((1 - momentum) * running + momentum * batch, where);
@@ -249,8 +258,13 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   check_weight("batch_norm", "running_variance", running_variance, x, channels, where);
   check_weight("batch_norm", "weight", weight, x, channels, where);
   check_weight("batch_norm", "bias", bias, x, channels, where);
-  if (options.training)
+  if (options.training) {
+    check_apart("running_mean", running_mean, "weight", weight, where);
+    check_apart("running_mean", running_mean, "bias", bias, where);
+    check_apart("running_variance", running_variance, "weight", weight, where);
+    check_apart("running_variance", running_variance, "bias", bias, where);
     return affine(by_batch(x, running_mean, running_variance, options, where), weight, bias, per_channel);
+  }
   if (!running_mean.defined() || !running_variance.defined())
     throw Error("batch_norm: out of training running_mean and running_variance must be defined", where);
   const Tensor rstd = rsqrt(running_variance + options.eps);

@@ -43,10 +43,11 @@ struct BatchNormOptions {
 };
 
 /// x [n, channels, ...], each channel over all samples and places: (x - mean) / sqrt(variance + eps) * weight + bias; weight,
-/// bias and the running statistics [channels]. In training the running statistics, where given, are written: with the
-/// batch's mean and its unbiased variance (divided by the count - 1); an empty batch leaves them. Throws ShapeError in training
-/// if there is only one value per channel, or one place for several channels' statistics, Error if both statistics share memory;
-/// out of training Error unless both are given. Ioffe, Szegedy, "Batch normalization", 2015.
+/// bias and the running statistics [channels]. In training the running statistics, where given, are written: with the batch's
+/// mean and its unbiased variance (divided by the count - 1); an empty batch leaves them. Throws ShapeError in training if
+/// there is only one value per channel, or one place for several channels' statistics, Error if both statistics share memory,
+/// or one shares that of weight or bias; out of training Error unless both are given. Ioffe, Szegedy, "Batch normalization",
+/// 2015.
 REEL_API Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
                            const Tensor& weight = {}, const Tensor& bias = {}, BatchNormOptions options = {},
                            SourceLocation where = SourceLocation::current());

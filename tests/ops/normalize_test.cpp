@@ -246,6 +246,14 @@ TEST(BatchNorm, RefusesRunningStatisticsThatItCannotWriteBeforeItWritesAny) {
                     "batch_norm: running_mean and running_variance must", "two that share memory",
                     "normalize_test.cpp:");
   EXPECT_THROW_WITH(batch_norm(x, mean, narrow(reshape(pair, {4}), 0, 1, 2), {}, {}, training), Error, "share memory");
+  const Tensor fresh = ones({2}, kDouble);
+  EXPECT_THROW_WITH(batch_norm(x, mean, fresh, mean, {}, training), Error,
+                    "batch_norm: running_mean must have memory of its own, got a tensor that shares weight's",
+                    "normalize_test.cpp:");
+  EXPECT_THROW_WITH(batch_norm(x, mean, fresh, {}, mean, training), Error, "running_mean", "shares bias's");
+  EXPECT_THROW_WITH(batch_norm(x, fresh, mean, mean, {}, training), Error, "running_variance", "shares weight's");
+  EXPECT_THROW_WITH(batch_norm(x, fresh, mean, {}, mean, training), Error, "running_variance", "shares bias's");
+  EXPECT_THAT(pair.to_vector<double>(), Each(0));
   EXPECT_THROW_WITH(batch_norm(x, mean, expand(one, {2}), {}, {}, training), ShapeError,
                     "batch_norm: in running_variance", "a view of shape [2] in which all share one",
                     "normalize_test.cpp:");
