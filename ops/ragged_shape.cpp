@@ -151,7 +151,16 @@ Ragged tile(const Ragged& x, const Shape& repeats, SourceLocation where) {
   const Ragged y = x.with(tile(x.values(), of_rows, where), where);
   const std::int64_t copies = times("tile", repeats[0], where);
   if (copies == 0) return slice(y, 0, 0);
-  return copies == 1 ? y : concatenate(std::vector<Ragged>(static_cast<std::size_t>(copies), y), 0);
+  Shape shape = y.values().shape();
+  shape[0] = check::times("tile", shape[0], copies, where);
+  check::elements("tile", shape, where);
+  // By doubling, so that there are never more parts than two, however many copies.
+  Ragged result, power = y;
+  for (std::int64_t left = copies;; left /= 2) {
+    if (left % 2 == 1) result = result.defined() ? concatenate(std::vector{result, power}, 0) : power;
+    if (left == 1) return result;
+    power = concatenate(std::vector{power, power}, 0);
+  }
 }
 
 Ragged slice_batch(const Ragged& x, std::int64_t begin, std::int64_t end, SourceLocation where) {

@@ -110,6 +110,10 @@ std::vector<BadCall> bad_calls() {
              tile(one_row(), {-1, 1, 1});
            },
            {"tile", "at least 0, got -1", "cases.cpp"}},
+          {[] {
+             tile(one_row(), {std::int64_t{1} << 62, 2, 2});
+           },
+           {"tile: a shape must have fewer than 2^63 elements, got [4611686018427387904, 4, 6]", "cases.cpp"}},
           {[] { repeat_interleave(one_row(), -1, 0); }, {"repeat_interleave", "at least 0, got -1", "cases.cpp"}}};
 }
 
