@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "reel/core/fits.h"
 #include "reel/core/number_text.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
@@ -62,6 +63,8 @@ Tensor choose(const Tensor& condition, const Arg& a, const Arg& b, SourceLocatio
                             x->tensor().device().name(),
                         location);
   const DType dtype = detail::promoted(a, b);
+  for (const Arg* x : {&a, &b})
+    if (!x->is_tensor()) detail::check_fits("where", x->scalar(), dtype, location);
   const Shape given[] = {condition.shape(), shape_of(a), shape_of(b)};
   const Shape sides = check::broadcast("where", given[1], given[2], "shapes", given, location);
   const Shape shape = check::broadcast("where", given[0], sides, "shapes", given, location);

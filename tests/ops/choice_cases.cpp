@@ -128,7 +128,9 @@ std::vector<OpCase> choice_cases() {
       {[] { where(ones({2}), ones({2}), 0); }, {"where", "condition must be bool8, got f32", "cases.cpp"}},
       {[] { where(ones({2}) > 0, 1, 0); }, {"where", "a or b must be a tensor", "cases.cpp"}},
       {[] { where(ones({2}) > 0, ones({3}), 0); }, {"where", "[2]", "[3]"}},
-      {[] { where(ones({2}) > 0, Tensor(), 0); }, {"where", "a must be defined"}}};
+      {[] { where(ones({2}) > 0, Tensor(), 0); }, {"where", "a must be defined"}},
+      {[] { where(ones({2}) > 0, ones({2}, {.dtype = u8}), 300); },
+       {"where: the number must fit u8, got 300", "cases.cpp"}}};
   rows.push_back(choice("/broadcast", broadcast_shapes));
   rows.push_back(choice("/ragged", equal_shapes));
   rows.back().call = [](const Tensors& in) {
