@@ -5,7 +5,7 @@
 set(test_environment OMP_WAIT_POLICY=passive)
 set(test_timeout 600)
 if(CMAKE_CXX_FLAGS MATCHES "-fsanitize" OR CMAKE_EXE_LINKER_FLAGS MATCHES "--coverage")
-  set(test_timeout 1800)
+  set(test_timeout 7200)
 endif()
 
 # Builds what has the label `threads`.
