@@ -70,6 +70,7 @@ std::string of_total(const char* what, std::int64_t count, std::int64_t total) {
 
 std::string loss_text(double loss) {
   const double size = std::fabs(loss);
+  if (std::isnan(loss)) return "loss nan";  // printf would tell of a sign, which x86 gives to its own
   return formatted(loss == 0 || (size >= 1e-3 && size < 1e4) ? "loss %.4f" : "loss %.3e", loss);
 }
 

@@ -221,6 +221,7 @@ TEST_F(ProgressLine, ExtremesAreShownAsTheyAre) {
     return screen(written()).back();
   };
   EXPECT_EQ(shown(std::numeric_limits<double>::quiet_NaN()), "epoch 1/1  step 1/2  loss nan  1:00:00 left");
+  EXPECT_EQ(shown(-std::numeric_limits<double>::quiet_NaN()), "epoch 1/1  step 1/2  loss nan  1:00:00 left");
   EXPECT_EQ(shown(-std::numeric_limits<double>::infinity()), "epoch 1/1  step 1/2  loss -inf  1:00:00 left");
   EXPECT_EQ(shown(1.5e-7), "epoch 1/1  step 1/2  loss 1.500e-07  1:00:00 left");
   EXPECT_EQ(shown(0), "epoch 1/1  step 1/2  loss 0.0000  1:00:00 left");
