@@ -65,9 +65,9 @@ OpCase density_row(const Density& density) {
           .call = density.call,
           .reference =
               [density](const std::vector<Ref>& in) {
+                std::vector<Real> x(in.size());
                 return filled(in[0].shape, [&](const auto& i) {
-                  std::vector<Real> x;
-                  for (const Ref& part : in) x.push_back(broadcast_at(part, i));
+                  for (std::size_t part = 0; part < in.size(); ++part) x[part] = broadcast_at(in[part], i);
                   return static_cast<double>(density.formula(x));
                 });
               },

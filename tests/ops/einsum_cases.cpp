@@ -37,15 +37,28 @@ Ref summed(const std::string& plain, const std::vector<Ref>& in) {
   }
   const Shape shape = Shape::of(all.begin(), static_cast<int>(result.size()));
   Ref y{shape, std::vector<double>(static_cast<std::size_t>(shape.size()))};
-  for (std::int64_t flat = 0; flat < all.size(); ++flat) {
-    const std::vector<std::int64_t> index = index_of(flat, all);
-    double product = 1;
-    for (std::size_t i = 0; i < terms.size(); ++i) {
-      std::vector<std::int64_t> own;
-      for (const char c : terms[i]) own.push_back(index[letters.find(c)]);
-      product *= broadcast_at(in[i], own);
+  // How far an operand's elements, or the result's, are apart along each letter: 0 where it has none or one for all.
+  const auto steps_of = [&](const std::string& term, const Shape& own) {
+    std::vector<std::int64_t> steps(letters.size());
+    std::int64_t stride = 1;
+    for (int axis = own.rank() - 1; axis >= 0; --axis) {
+      if (own[axis] != 1) steps[letters.find(term[static_cast<std::size_t>(axis)])] += stride;
+      stride *= own[axis];
     }
-    y.v[static_cast<std::size_t>(flat_of({index.begin(), index.begin() + shape.rank()}, shape))] += product;
+    return steps;
+  };
+  std::vector<std::vector<std::int64_t>> steps = {steps_of(result, shape)};
+  for (std::size_t i = 0; i < terms.size(); ++i) steps.push_back(steps_of(terms[i], in[i].shape));
+  std::vector<std::int64_t> index(letters.size()), places(steps.size());
+  for (std::int64_t flat = 0; flat < all.size(); ++flat) {
+    double product = 1;
+    for (std::size_t i = 0; i < terms.size(); ++i) product *= in[i].v[static_cast<std::size_t>(places[i + 1])];
+    y.v[static_cast<std::size_t>(places[0])] += product;
+    for (std::size_t axis = letters.size(); axis-- > 0;) {
+      const std::int64_t back = ++index[axis] == all[static_cast<int>(axis)] ? std::exchange(index[axis], 0) : 0;
+      for (std::size_t i = 0; i < steps.size(); ++i) places[i] += (1 - back) * steps[i][axis];
+      if (back == 0) break;
+    }
   }
   return y;
 }
