@@ -253,7 +253,7 @@ OpCase rotation(bool interleaved) {
                   {[] {
                      rotary(ones({2, 4}), {.theta = 0});
                    },
-                   {"rotary", "theta", "above 0", "0.0"}}}};
+                   {"rotary", "theta", "above 0", "got 0 "}}}};
 }
 
 OpCase ragged_rotation() {
