@@ -83,36 +83,8 @@ class ShortRows {
     for (int64_t i = n; i < kShortRow<T>; ++i) V::zero().store(columns_ + i * kRows);  // sum() adds them
   }
 
-  REEL_INLINE void load(const T* x) {
-    const int64_t n = n_;
-    if (n < kSquare) {
-      for (int64_t row = 0; row < kRows; ++row) {
-        for (int64_t i = 0; i < n; ++i) columns_[i * kRows + row] = x[row * n + i];
-      }
-    } else {
-      for (int64_t row = 0; row < kRows; row += kSquare) {
-        for (int64_t next = 0; next < n; next += kSquare) {
-          const int64_t i = min(next, n - kSquare);  // the last square ends with the row
-          transposition::square(x + row * n + i, n, columns_ + i * kRows + row, kRows);
-        }
-      }
-    }
-  }
-  REEL_INLINE void store(T* y) const {
-    const int64_t n = n_;
-    if (n < kSquare) {
-      for (int64_t row = 0; row < kRows; ++row) {
-        for (int64_t i = 0; i < n; ++i) y[row * n + i] = columns_[i * kRows + row];
-      }
-    } else {
-      for (int64_t row = 0; row < kRows; row += kSquare) {
-        for (int64_t next = 0; next < n; next += kSquare) {
-          const int64_t i = min(next, n - kSquare);
-          transposition::square(columns_ + i * kRows + row, kRows, y + row * n + i, n);
-        }
-      }
-    }
-  }
+  REEL_INLINE void load(const T* x) { transpose_matrix(x, kRows, n_, columns_); }
+  REEL_INLINE void store(T* y) const { transpose_matrix(columns_, n_, kRows, y); }
 
   struct Sums {
     V shift, sum;
@@ -133,8 +105,6 @@ class ShortRows {
   }
 
  private:
-  static constexpr int64_t kSquare = transposition::kSquare<T>;
-
   int64_t n_;
   alignas(kVectorBytes) T columns_[kShortRow<T> * kRows];  // [kShortRow, kRows]
 

@@ -76,6 +76,26 @@ REEL_INLINE void square(const T* x, int64_t x_stride, T* y, int64_t y_stride) {
 
 }  // namespace transposition
 
+/// y [cols, rows] = x [rows, cols] transposed, both contiguous and in the cache. The last squares of a row and a column reach
+/// back over those before.
+template <class T>
+REEL_INLINE void transpose_matrix(const T* x, int64_t rows, int64_t cols, T* y) {
+  constexpr int64_t kSquare = transposition::kSquare<T>;
+  if (kSquare == 1 || rows < kSquare || cols < kSquare) {
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < cols; ++c) y[c * rows + r] = x[r * cols + c];
+    }
+    return;
+  }
+  for (int64_t next_row = 0; next_row < rows; next_row += kSquare) {
+    const int64_t r = min(next_row, rows - kSquare);
+    for (int64_t next = 0; next < cols; next += kSquare) {
+      const int64_t c = min(next, cols - kSquare);
+      transposition::square(x + r * cols + c, cols, y + c * rows + r, rows);
+    }
+  }
+}
+
 /// Elements in a cache line.
 template <class T>
 inline constexpr int64_t kTransposeTile = 64 / static_cast<int64_t>(sizeof(T));
