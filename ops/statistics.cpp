@@ -157,11 +157,11 @@ Tensor all(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
 // Counted in f32, where a number of ones is never 0.
 Tensor any(const Ragged& x, SourceLocation where) {
   check::defined("any", "x", x.values(), where);
-  return sum(cast(x != 0, f32)) > 0;
+  return sum(cast(cast(x, bool8), f32)) > 0;
 }
 Tensor all(const Ragged& x, SourceLocation where) {
   check::defined("all", "x", x.values(), where);
-  return sum(cast(x == 0, f32)) == 0;
+  return sum(cast(cast(x, bool8) == 0, f32)) == 0;
 }
 
 Ragged any(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {

@@ -9,6 +9,7 @@
 
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
+#include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/views.h"
 
@@ -101,6 +102,15 @@ TEST(AnyAll, AreBooleansOfAnyDtype) {
   EXPECT_THAT(any(x == 5, 1, Keep::yes).to_vector<std::uint8_t>(), ElementsAre(0, 0));
   EXPECT_EQ(any(zeros({0})).item(), 0);
   EXPECT_EQ(all(zeros({0})).item(), 1);
+  for (const DType dtype : {f32, f64, f16, bf16, i32, i64, u8, bool8}) {
+    SCOPED_TRACE(name_of(dtype));
+    const Tensor of_dtype = cast(tensor({0, 1, 0, 0}), dtype);
+    EXPECT_EQ(any(of_dtype).item(), 1);
+    EXPECT_EQ(all(of_dtype).item(), 0);
+    const Ragged sequences = Ragged::from_lengths(of_dtype, {1, 0, 1, 2});
+    EXPECT_THAT(any(sequences).to_vector<int>(), ElementsAre(0, 0, 1, 0));
+    EXPECT_THAT(all(sequences).to_vector<int>(), ElementsAre(0, 1, 1, 0));
+  }
 }
 
 }  // namespace
