@@ -113,7 +113,7 @@ constinit const Tensor undefined_tensor;
 int from_front(const char* call, int axis, const Shape& shape, SourceLocation where) {
   const int rank = shape.rank(), from = axis < 0 ? axis + rank : axis;
   if (from >= 0 && from < rank) return from;
-  throw IndexError(std::string(call) + ": axis must be in [-" + std::to_string(rank) + ", " + std::to_string(rank) +
+  throw IndexError(std::string(call) + ": axis must be in [" + std::to_string(-rank) + ", " + std::to_string(rank) +
                        ") of shape " + shape.str() + ", got " + std::to_string(axis),
                    where);
 }
@@ -289,7 +289,7 @@ std::int64_t Tensor::size(int axis, SourceLocation where) const {
   require_defined("size", where);
   const int positive = axis < 0 ? axis + rank() : axis;
   if (positive < 0 || positive >= rank())
-    throw ShapeError("size: axis must be in [-" + std::to_string(rank()) + ", " + std::to_string(rank()) + "), got " +
+    throw ShapeError("size: axis must be in [" + std::to_string(-rank()) + ", " + std::to_string(rank()) + "), got " +
                          std::to_string(axis) + " for shape " + shape().str(),
                      where);
   return shape()[positive];

@@ -65,7 +65,7 @@ int axis(const char* op, int axis, int rank, SourceLocation where) {
                          " of one that has none, shape []",
                      where);
   if (axis < -rank || axis >= rank)
-    throw ShapeError(std::string(op) + ": axis must be in [-" + std::to_string(rank) + ", " + std::to_string(rank) +
+    throw ShapeError(std::string(op) + ": axis must be in [" + std::to_string(-rank) + ", " + std::to_string(rank) +
                          "), got " + std::to_string(axis),
                      where);
   return axis < 0 ? axis + rank : axis;

@@ -205,7 +205,7 @@ Ragged take(const Ragged& x, std::span<const std::int64_t> sequences, SourceLoca
   HostList<Block> blocks(static_cast<std::int64_t>(sequences.size()));
   for (std::int64_t s : sequences) {
     if (s < -x.count() || s >= x.count())
-      throw IndexError("take: sequences must be in [-" + std::to_string(x.count()) + ", " + std::to_string(x.count()) +
+      throw IndexError("take: sequences must be in [" + std::to_string(-x.count()) + ", " + std::to_string(x.count()) +
                            "), got " + std::to_string(s) + " at position " + std::to_string(blocks.size()),
                        where);
     if (s < 0) s += x.count();

@@ -66,7 +66,9 @@ Ragged pad_rows(const Ragged& x, const PadAxis& width, PaddingMode mode, Scalar 
   detail::check_fits("pad", value, x.dtype(), where);
   const Tensor outside = full(row, value, {.dtype = x.dtype(), .device = x.device()});
   detail::HostList<std::int64_t> lengths(x.count());
-  for (std::int64_t s = 0; s < x.count(); ++s) lengths.push_back(x.length(s) + width.before + width.after);
+  const std::int64_t more = width.before + width.after;
+  check::plus("pad", check::times("pad", more, x.count(), where), x.total(), where);
+  for (std::int64_t s = 0; s < x.count(); ++s) lengths.push_back(x.length(s) + more);
   const Offsets offsets(lengths, where);
   const Tensor index = empty({offsets.total()}, {.dtype = i64});
   auto* to = index.array().as<std::int64_t>();

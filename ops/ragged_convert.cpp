@@ -1,5 +1,6 @@
 #include "reel/ops/ragged.h"
 
+#include <algorithm>
 #include <string>
 
 #include "reel/core/fits.h"
@@ -94,11 +95,21 @@ Tensor to_padded(const Ragged& x, Scalar padding, SourceLocation where) {
 
 Ragged from_padded(const Tensor& x, std::span<const std::int64_t> lengths, SourceLocation where) {
   check::defined("from_padded", "x", x, where);
-  Offsets offsets(lengths, where);
-  if (x.rank() < 2 || x.shape()[0] != offsets.count() || offsets.max_length() > x.shape()[1])
-    throw ShapeError("from_padded: x must have shape [" + std::to_string(offsets.count()) + ", at least " +
-                         std::to_string(offsets.max_length()) + ", ...] for these lengths, got " + x.shape().str(),
+  const auto count = static_cast<std::int64_t>(lengths.size());
+  std::int64_t longest = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t length = lengths[static_cast<std::size_t>(i)];
+    if (length < 0)
+      throw ShapeError("from_padded: lengths must not be negative, got " + std::to_string(length) + " for sequence " +
+                           std::to_string(i),
+                       where);
+    longest = std::max(longest, length);
+  }
+  if (x.rank() < 2 || x.shape()[0] != count || longest > x.shape()[1])
+    throw ShapeError("from_padded: x must have shape [" + std::to_string(count) + ", at least " +
+                         std::to_string(longest) + ", ...] for these lengths, got " + x.shape().str(),
                      where);
+  Offsets offsets(lengths, where);
   Tensor values = unpadded(x, offsets, where);
   return Ragged(std::move(values), std::move(offsets), where);
 }

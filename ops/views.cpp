@@ -264,7 +264,7 @@ namespace {
 Tensor selected(const char* op, const Tensor& x, int axis, std::int64_t index, SourceLocation where) {
   const std::int64_t size = x.shape()[axis];
   if (index < -size || index >= size)
-    throw IndexError(std::string(op) + ": index must be in [-" + std::to_string(size) + ", " + std::to_string(size) +
+    throw IndexError(std::string(op) + ": index must be in [" + std::to_string(-size) + ", " + std::to_string(size) +
                          ")" + axis_text(axis) + ", got " + std::to_string(index) + " for shape " + x.shape().str(),
                      where);
   const Part part{x.shape(), axis, index < 0 ? index + size : index, 1, 1};

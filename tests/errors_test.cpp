@@ -153,6 +153,7 @@ TEST(Errors, NameTheOpThatWasCalled) {
   expect_told("pad", [&] { pad(x, {{0, kMost, 1}}, PaddingMode::replicate); });
   expect_told("pad", [&] { pad(x, {{0, kMost - 5, 1}}); });
   expect_told("pad", [&] { pad(r, {{0, kMost, 1}}); });
+  expect_told("pad", [&] { pad(Ragged::from_lengths(x, {1, 1}), {{0, kMost / 2, 1}}); });
 }
 
 TEST(Errors, ClassNumbersAreIntegers) {

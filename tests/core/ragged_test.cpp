@@ -141,6 +141,8 @@ TEST(RaggedConvert, ListsAndPaddingRoundTrip) {
   EXPECT_EQ(padded[2][1][0].item(), x[2][1][0].item());
   EXPECT_EQ(from_padded(padded, kLengths).values().to_vector<double>(), x.values().to_vector<double>());
   EXPECT_THROW_WITH(from_padded(padded, {4, 0, 1}), ShapeError, "from_padded", "at least 4", "[3, 3, 2]");
+  EXPECT_THROW_WITH(from_padded(padded, {2, -1, 1}), ShapeError, "from_padded", "got -1 for sequence 1");
+  EXPECT_THROW_WITH(from_padded(padded, {INT64_MAX, INT64_MAX, 1}), ShapeError, "from_padded", "[3, 3, 2]");
   EXPECT_THROW_WITH(Ragged::from_list({ones({2, 3}), ones({2, 4})}), ShapeError, "[2, 3] and [2, 4]");
 }
 

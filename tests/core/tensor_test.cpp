@@ -68,6 +68,7 @@ TEST(Tensor, IndexingGivesViews) {
   EXPECT_EQ(x.to_vector<int>(), (std::vector<int>{0, 0, 0, 4, 5, 6}));
   EXPECT_EQ(x.version(), 1u);
   EXPECT_THROW_WITH(x[2], IndexError, "index must be in [-2, 2) of axis 0, got 2");
+  EXPECT_THROW_WITH(zeros({0})[0], IndexError, "index must be in [0, 0) of axis 0, got 0");
   EXPECT_THROW_WITH(full({}, 1)[0], ShapeError, "without axes");
 }
 
