@@ -299,6 +299,16 @@ class REEL_API Ops {
   virtual void cross_entropy_backward(const Array& logits, const Array& target, std::int64_t ignore, const Array& lse,
                                       const Array& dloss, const Array& dlogits) = 0;
 
+  /// Whether `cross_entropy_ahead` and `cross_entropy_scale` are there for so many columns: else the gradient waits for
+  /// cross_entropy_backward, which computes the exponentials again.
+  virtual bool fuses_loss_gradient(DType dtype, std::int64_t cols) const;
+  /// cross_entropy, and in the same pass dlogits [rows, cols], the gradient of the mean, or of the sum of all losses.
+  virtual void cross_entropy_ahead(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
+                                   const Array& lse, const Array& dlogits);
+  /// dlogits, as cross_entropy_ahead made them, times dloss: [rows], strided, or [], that of the mean.
+  virtual void cross_entropy_scale(const Array& lse, const Array& target, std::int64_t ignore, const Array& dloss,
+                                   const Array& dlogits);
+
   // --- rows by index ------------------------------------------------------------------------------------------------
   /// y[i, :] = table[index[i], :]; table [rows, width] any dtype, index [n] (i32, i64), y [n, width].
   virtual void take_rows(const Array& table, const Array& index, const Array& y) = 0;

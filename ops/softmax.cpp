@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "reel/core/number_text.h"
 #include "reel/ops/arithmetic.h"
@@ -187,11 +188,15 @@ Tensor row_losses(const Tensor& logits, const Tensor& target, std::int64_t ignor
   Tensor loss = mean ? empty({}, options) : empty({rows}, options);
   Tensor lse = empty({mean ? rows + 1 : rows}, options);
   const Tensor scores = detail::packed(logits);
-  backend(logits.device()).cross_entropy(scores.array(), target.array(), ignore, loss.array(), lse.array());
+  Ops& ops = backend(logits.device());
+  const bool ahead = is_tracked(logits) && ops.fuses_loss_gradient(logits.dtype(), logits.shape()[1]);
+  Tensor made = ahead ? empty_like(scores) : Tensor();  // the gradient for a dloss of 1
+  if (ahead) ops.cross_entropy_ahead(scores.array(), target.array(), ignore, loss.array(), lse.array(), made.array());
+  else ops.cross_entropy(scores.array(), target.array(), ignore, loss.array(), lse.array());
   if (taping())
     record_op(
         "cross_entropy", where, {&logits}, loss, {&logits, &target},
-        [logits, scores, target, lse, ignore, mean](Gradients& g) {
+        [logits, scores, target, lse, ignore, mean, ahead, made = std::move(made)](Gradients& g) mutable {
           if (g.recording()) {
             const Tensor classes = arange(logits.shape()[1], {.dtype = target.dtype(), .device = target.device()});
             const Tensor hit = cast(unsqueeze(target, 1) == classes, logits.dtype());
@@ -204,10 +209,21 @@ Tensor row_losses(const Tensor& logits, const Tensor& target, std::int64_t ignor
             g.add(0, (softmax(reel::where(unsqueeze(counted, 1), logits, 0.0), 1) - hit) * weight);
             return;
           }
-          Tensor dlogits = empty_like(scores);
-          backend(scores.device())
-              .cross_entropy_backward(scores.array(), target.array(), ignore, lse.array(), g.dy().array(),
-                                      dlogits.array());
+          Ops& ops = backend(scores.device());
+          const bool given_away = ahead && !made.defined();  // to an earlier sweep
+          Tensor dlogits = made.defined() ? std::exchange(made, Tensor()) : empty_like(scores);
+          if (given_away) {
+            const Tensor loss = mean ? empty({}, {.dtype = lse.dtype(), .device = lse.device()}) : empty_like(lse),
+                         again = empty_like(lse);
+            ops.cross_entropy_ahead(scores.array(), target.array(), ignore, loss.array(), again.array(),
+                                    dlogits.array());
+          }
+          if (ahead) {
+            ops.cross_entropy_scale(lse.array(), target.array(), ignore, g.dy().array(), dlogits.array());
+          } else {
+            ops.cross_entropy_backward(scores.array(), target.array(), ignore, lse.array(), g.dy().array(),
+                                       dlogits.array());
+          }
           g.add(0, std::move(dlogits));
         });
   return loss;

@@ -1,5 +1,5 @@
-// Cross entropy with its softmax: forward reads the logits and keeps log sum exp of each row, backward reads them again.
-// Probabilities are never stored.
+// Cross entropy with its softmax. Short rows: forward reads the logits and keeps log sum exp of each row, backward reads them
+// again. Long ones, of which a gradient is wanted: forward leaves the gradient too, so that each exponential is computed once.
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/softmax_rows.h"
@@ -12,13 +12,46 @@ constexpr int64_t kLossGrain = kGrain / 4;
 
 REEL_INLINE int64_t rows_per_chunk(int64_t cols) { return max<int64_t>(1, kLossGrain / max<int64_t>(cols, 8)); }
 
+/// w (softmax(x) - (c == target)) to dx, and what loss_rows needs of the row. w = 0: zeros, also beside a NaN.
+template <class T>
+__attribute__((noinline)) RowSum<T> gradient_of_row(const T* x, int64_t cols, int64_t target, T w, T* dx) {
+  const T shift = finite_shift(max_of_row(x, cols));
+  const T sum = sum_row<T>(
+      cols, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
+        const Vec<T> e = exp_negative(lanes.load_for_max(x + i) - Vec<T>::broadcast(shift));
+        prefetch_next_row(x + i, cols);
+        prefetch_next_row(dx + i, cols);
+        lanes.store(dx + i, e);
+        return acc + e;
+      });
+  if (w == T(0) || sum == T(0)) {  // an all -infinity row: loss NaN, gradient 0
+    for_each_vector<T>(0, cols, [=](auto lanes, int64_t i) { lanes.store(dx + i, Vec<T>::zero()); });
+    return {shift, sum};
+  }
+  const T inverse = T(1) / sum, at_target = w * (dx[target] * inverse - T(1));
+  const Vec<T> scale = Vec<T>::broadcast(w * inverse);
+  for_each_vector<T>(0, cols, [=](auto lanes, int64_t i) { lanes.store(dx + i, lanes.load(dx + i) * scale); });
+  dx[target] = at_target;
+  return {shift, sum};
+}
+
 /// loss = (max - x[target]) + log sum exp(x - max): both terms are small where the loss is, however large the logits are.
+/// dx: null, or for the gradient of w times the sum.
 template <class T, class Index>
-void loss_rows(const T* x, int64_t rows, int64_t cols, const Index* target, int64_t ignore, T* loss, T* lse) {
+void loss_rows(const T* x, int64_t rows, int64_t cols, const Index* target, int64_t ignore, T* loss, T* lse, T w,
+               T* dx) {
   for (int64_t first = 0; first < rows; first += kLogRows<T>) {
     const int64_t count = min(kLogRows<T>, rows - first);
     T shifts[kLogRows<T>], log_sums[kLogRows<T>];  // log sum: -infinity if all entries of the row are
-    log_sum_exp_rows(x + first * cols, count, cols, T(1), shifts, log_sums);
+    if (dx == nullptr) {
+      log_sum_exp_rows(x + first * cols, count, cols, T(1), shifts, log_sums);
+    } else {
+      log_sum_exp_rows(count, shifts, log_sums, [=](int64_t k) {
+        const int64_t r = first + k, wanted = target[r];
+        const bool counts = wanted != ignore;
+        return gradient_of_row(x + r * cols, cols, counts ? wanted : 0, counts ? w : T(0), dx + r * cols);
+      });
+    }
     for (int64_t k = 0; k < count; ++k) {
       const int64_t r = first + k;
       lse[r] = shifts[k] + log_sums[k];
@@ -32,6 +65,36 @@ int64_t count_others(const Index* index, int64_t n, int64_t value) {
   int64_t count = 0;
   for (int64_t i = 0; i < n; ++i) count += index[i] != value;
   return count;
+}
+
+void losses(CpuOps& ops, const Array& logits, const Array& target, int64_t ignore, const Array& loss, const Array& lse,
+            const Array* dlogits) {
+  const int64_t rows = logits.shape[0], cols = logits.shape[1];
+  const bool mean = loss.rank() == 0;
+  dispatch_floating(logits.dtype, [&]<class T>() {
+    dispatch_index(target.dtype, [&]<class Index>() {
+      const T* const x = logits.as<T>();
+      const Index* const wanted = target.as<Index>();
+      const Scratch room(mean ? static_cast<std::size_t>(rows) * sizeof(T) : 0);
+      T *const each = mean ? room.as<T>() : loss.as<T>(), *const lses = lse.as<T>();
+      const T count = mean ? static_cast<T>(count_others(wanted, rows, ignore)) : T(1);
+      T* const dx = dlogits != nullptr ? dlogits->as<T>() : nullptr;
+      parallel_for(rows, rows_per_chunk(cols), [=](int64_t begin, int64_t end) {
+        loss_rows(x + begin * cols, end - begin, cols, wanted + begin, ignore, each + begin, lses + begin, T(1) / count,
+                  dx != nullptr ? dx + begin * cols : nullptr);
+      });
+      if (!mean) return;
+      Array all = loss, total = loss;
+      all.data = each;
+      all.size = rows;
+      all.shape = {rows};
+      total.shape = {1};
+      all.strides[0] = total.strides[0] = 1;
+      ops.reduce(ReduceOp::sum, all, total, nullptr);
+      lses[rows] = count;
+      *loss.as<T>() /= count;
+    });
+  });
 }
 
 /// Writes grad (exp(x - lse) - (c == target)).
@@ -68,32 +131,36 @@ __attribute__((noinline)) void gradient_row(const T* x, int64_t cols, int64_t ta
 
 void CpuOps::cross_entropy(const Array& logits, const Array& target, int64_t ignore, const Array& loss,
                            const Array& lse) {
-  const int64_t rows = logits.shape[0], cols = logits.shape[1];
-  if (loss.rank() == 0) {
-    const Scratch room(static_cast<std::size_t>(rows) * size_of(loss.dtype));
-    Array losses = loss, total = loss;
-    losses.data = room.as<void>();
-    losses.size = rows;
-    losses.shape = {rows};
-    total.shape = {1};
-    losses.strides[0] = total.strides[0] = 1;
-    cross_entropy(logits, target, ignore, losses, lse);
-    reduce(ReduceOp::sum, losses, total, nullptr);
-    dispatch_floating(loss.dtype, [&]<class T>() {
-      const T count = static_cast<T>(
-          dispatch_index(target.dtype, [&]<class Index>() { return count_others(target.as<Index>(), rows, ignore); }));
-      lse.as<T>()[rows] = count;
-      *loss.as<T>() /= count;
-    });
-    return;
-  }
-  dispatch_floating(logits.dtype, [&]<class T>() {
+  losses(*this, logits, target, ignore, loss, lse, nullptr);
+}
+
+bool CpuOps::fuses_loss_gradient(DType dtype, int64_t cols) const {
+  return dispatch_floating(dtype, [&]<class T>() { return cols > kShortRow<T>; });
+}
+
+void CpuOps::cross_entropy_ahead(const Array& logits, const Array& target, int64_t ignore, const Array& loss,
+                                 const Array& lse, const Array& dlogits) {
+  losses(*this, logits, target, ignore, loss, lse, &dlogits);
+}
+
+void CpuOps::cross_entropy_scale(const Array& lse, const Array& target, int64_t ignore, const Array& dloss,
+                                 const Array& dlogits) {
+  const int64_t rows = dlogits.shape[0], cols = dlogits.shape[1];
+  const int64_t stride = dloss.rank() == 0 ? 0 : dloss.strides[0];
+  dispatch_floating(dlogits.dtype, [&]<class T>() {
+    const T *const lses = lse.as<T>(), *const grads = dloss.as<T>();
+    T* const dx = dlogits.as<T>();
+    if (stride == 0 && *grads == T(1)) return;
     dispatch_index(target.dtype, [&]<class Index>() {
-      const T* const x = logits.as<T>();
       const Index* const wanted = target.as<Index>();
-      T *const losses = loss.as<T>(), *const lses = lse.as<T>();
       parallel_for(rows, rows_per_chunk(cols), [=](int64_t begin, int64_t end) {
-        loss_rows(x + begin * cols, end - begin, cols, wanted + begin, ignore, losses + begin, lses + begin);
+        for (int64_t r = begin; r < end; ++r) {
+          if (wanted[r] == ignore || lses[r] == -kInfinity<T>) continue;  // stays 0, whatever dloss is
+          T* const row = dx + r * cols;
+          const Vec<T> scale = Vec<T>::broadcast(grads[r * stride]);
+          for_each_vector<T>(0, cols,
+                             [=](auto lanes, int64_t i) { lanes.store(row + i, lanes.load(row + i) * scale); });
+        }
       });
     });
   });

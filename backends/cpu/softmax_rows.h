@@ -173,6 +173,17 @@ REEL_INLINE void log_softmax_row(const T* x, T* y, int64_t n, T rate, T shift, T
 template <class T>
 inline constexpr int64_t kLogRows = ShortRows<T>::kRows;
 
+template <class T, class F>
+REEL_INLINE void log_sum_exp_rows(int64_t rows, T* shifts, T* log_sums, F sum_exp) {
+  alignas(kVectorBytes) T sums[kLogRows<T>];
+  for (int64_t r = 0; r < kLogRows<T>; ++r) sums[r] = 1;
+  for (int64_t r = 0; r < rows; ++r) {
+    const RowSum<T> row = sum_exp(r);
+    shifts[r] = row.shift;
+    sums[r] = row.sum;
+  }
+  log(Vec<T>::load(sums)).store(log_sums);
+}
 template <class T>
 __attribute__((noinline)) void log_sum_exp_rows(const T* x, int64_t rows, int64_t n, T rate, T* shifts, T* log_sums) {
   if (rows == kLogRows<T> && n <= kShortRow<T>) {
@@ -183,14 +194,7 @@ __attribute__((noinline)) void log_sum_exp_rows(const T* x, int64_t rows, int64_
     log(sum).store(log_sums);
     return;
   }
-  alignas(kVectorBytes) T sums[kLogRows<T>];
-  for (int64_t r = 0; r < kLogRows<T>; ++r) sums[r] = 1;
-  for (int64_t r = 0; r < rows; ++r) {
-    const RowSum<T> row = sum_exp_row(x + r * n, n, rate);
-    shifts[r] = row.shift;
-    sums[r] = row.sum;
-  }
-  log(Vec<T>::load(sums)).store(log_sums);
+  log_sum_exp_rows(rows, shifts, log_sums, [=](int64_t r) { return sum_exp_row(x + r * n, n, rate); });
 }
 
 /// dx = y (dy - sum(y dy)) rate

@@ -21,16 +21,31 @@ constexpr int64_t kIgnore = -100;
 template <class T>
 constexpr T kInf = std::numeric_limits<T>::infinity();
 
-/// Inputs and results of one call of both kernels.
-template <class T>
+/// A dtype, and whether the gradient is made along with the loss or afterwards.
+template <class T, bool ahead>
+struct Way {
+  using Number = T;
+  static constexpr bool kAhead = ahead;
+};
+
+/// The results of both kernels for the same inputs.
+template <class Way>
 struct Loss {
+  using T = typename Way::Number;
   TestArray<T> loss, lse, dlogits;
 
   template <class Index>
   Loss(const TestArray<T>& logits, const TestArray<Index>& target, const TestArray<T>& dloss)
-      : loss(Shape{logits.array().shape[0]}), lse(Shape{logits.array().shape[0]}), dlogits(logits.array().shape) {
-    test::cpu().cross_entropy(logits, target, kIgnore, loss, lse);
-    test::cpu().cross_entropy_backward(logits, target, kIgnore, lse, dloss, dlogits);
+      : loss(dloss.array().rank() == 0 ? Shape{} : Shape{logits.array().shape[0]}),
+        lse(Shape{logits.array().shape[0] + (dloss.array().rank() == 0)}),
+        dlogits(logits.array().shape) {
+    if (Way::kAhead) {
+      test::cpu().cross_entropy_ahead(logits, target, kIgnore, loss, lse, dlogits);
+      test::cpu().cross_entropy_scale(lse, target, kIgnore, dloss, dlogits);
+    } else {
+      test::cpu().cross_entropy(logits, target, kIgnore, loss, lse);
+      test::cpu().cross_entropy_backward(logits, target, kIgnore, lse, dloss, dlogits);
+    }
     EXPECT_TRUE(loss.margins_intact() && lse.margins_intact() && dlogits.margins_intact());
   }
 };
@@ -42,9 +57,9 @@ TestArray<Index> targets(int64_t rows, int64_t cols) {
   return target;
 }
 
-template <class T, class Index>
+template <class T, class Index, class Way>
 void expect_is_cross_entropy(const TestArray<T>& x, const TestArray<Index>& target, const TestArray<T>& dloss,
-                             const Loss<T>& result) {
+                             const Loss<Way>& result) {
   const long double epsilon = std::numeric_limits<T>::epsilon();
   const int64_t rows = x.array().shape[0], cols = x.array().shape[1];
   for (int64_t r = 0; r < rows; ++r) {
@@ -74,15 +89,16 @@ void expect_is_cross_entropy(const TestArray<T>& x, const TestArray<Index>& targ
 
 template <class T>
 class CrossEntropy : public testing::Test {};
-using Types = testing::Types<float, double>;
+using Types = testing::Types<Way<float, false>, Way<double, false>, Way<float, true>, Way<double, true>>;
 TYPED_TEST_SUITE(CrossEntropy, Types);
 
 TYPED_TEST(CrossEntropy, IsItsDefinitionForEverySize) {
+  using T = typename TypeParam::Number;
   for (const int64_t rows : {0, 1, 5, 40, 1025}) {
     for (const int64_t cols : {1, 2, 10, 31, 32, 33, 255, 257, 1025, 20000}) {
       if (rows * cols > 100000) continue;
-      auto x = test::random_array<TypeParam>(Shape{rows, cols}, 1);
-      const auto dloss = test::random_array<TypeParam>(Shape{rows}, 2);
+      auto x = test::random_array<T>(Shape{rows, cols}, 1);
+      const auto dloss = test::random_array<T>(Shape{rows}, 2);
       auto target = targets<int64_t>(rows, cols);
       if (rows > 3) target.set(3, kIgnore);
       expect_is_cross_entropy(x, target, dloss, Loss<TypeParam>(x, target, dloss));
@@ -93,8 +109,9 @@ TYPED_TEST(CrossEntropy, IsItsDefinitionForEverySize) {
 }
 
 TYPED_TEST(CrossEntropy, TakesTargetsOf32Bits) {
-  const auto x = test::random_array<TypeParam>(Shape{50, 33}, 4);
-  const auto dloss = test::random_array<TypeParam>(Shape{50}, 5);
+  using T = typename TypeParam::Number;
+  const auto x = test::random_array<T>(Shape{50, 33}, 4);
+  const auto dloss = test::random_array<T>(Shape{50}, 5);
   auto narrow = targets<std::int32_t>(50, 33);
   auto wide = targets<int64_t>(50, 33);
   narrow.set(7, kIgnore);
@@ -105,69 +122,76 @@ TYPED_TEST(CrossEntropy, TakesTargetsOf32Bits) {
 }
 
 TYPED_TEST(CrossEntropy, TakesOneGradientForAllRows) {
-  const auto x = test::random_array<TypeParam>(Shape{20, 10}, 6);
+  using T = typename TypeParam::Number;
+  const auto x = test::random_array<T>(Shape{20, 10}, 6);
   const auto target = targets<int64_t>(20, 10);
-  TestArray<TypeParam> mean(Shape{20}, std::vector<int64_t>{0}), full(Shape{20});
+  TestArray<T> mean(Shape{20}, std::vector<int64_t>{0}), full(Shape{20});
   for (int64_t r = 0; r < 20; ++r) {
-    mean.set(r, TypeParam(0.05));
-    full.set(r, TypeParam(0.05));
+    mean.set(r, T(0.05));
+    full.set(r, T(0.05));
   }
   EXPECT_TRUE(test::same_bits(Loss<TypeParam>(x, target, mean).dlogits, Loss<TypeParam>(x, target, full).dlogits));
 }
 
 TYPED_TEST(CrossEntropy, OfRankZeroIsTheMeanOfTheRowsThatCount) {
+  using T = typename TypeParam::Number;
   for (const int64_t rows : {0, 1, 20, 1025}) {
-    const auto x = test::random_array<TypeParam>(Shape{rows, 10}, 15);
+    const auto x = test::random_array<T>(Shape{rows, 10}, 15);
     auto target = targets<int64_t>(rows, 10);
     if (rows > 3) target.set(3, kIgnore);
-    TestArray<TypeParam> loss(Shape{}), lse(Shape{rows + 1}), dloss(Shape{}), dlogits(Shape{rows, 10}),
-        each(Shape{rows});
-    dloss.set(0, TypeParam(1.5));
-    test::cpu().cross_entropy(x, target, kIgnore, loss, lse);
-    test::cpu().cross_entropy_backward(x, target, kIgnore, lse, dloss, dlogits);
-    EXPECT_TRUE(loss.margins_intact() && lse.margins_intact() && dlogits.margins_intact());
-    const TypeParam count = static_cast<TypeParam>(rows > 3 ? rows - 1 : rows);
-    EXPECT_EQ(lse[rows], count);
-    for (int64_t r = 0; r < rows; ++r) each.set(r, TypeParam(1.5) / count);
+    TestArray<T> dloss(Shape{}), each(Shape{rows});
+    dloss.set(0, T(1.5));
+    const Loss<TypeParam> mean(x, target, dloss);
+    const T count = static_cast<T>(rows > 3 ? rows - 1 : rows);
+    EXPECT_EQ(mean.lse[rows], count);
+    for (int64_t r = 0; r < rows; ++r) each.set(r, T(1.5) / count);
     const Loss<TypeParam> expected(x, target, each);
-    EXPECT_TRUE(test::same_bits(dlogits, expected.dlogits));
+    if (TypeParam::kAhead) {  // 1 / count and dloss are factors one after the other
+      for (int64_t i = 0; i < 10 * rows; ++i)
+        EXPECT_NEAR(mean.dlogits[i], expected.dlogits[i],
+                    4 * std::numeric_limits<T>::epsilon() * std::abs(expected.dlogits[i]));
+    } else {
+      EXPECT_TRUE(test::same_bits(mean.dlogits, expected.dlogits));
+    }
     long double sum = 0;
     for (int64_t r = 0; r < rows; ++r) sum += expected.loss[r];
-    if (rows == 0) EXPECT_TRUE(std::isnan(loss[0]));
-    else EXPECT_NEAR(loss[0], sum / count, 8 * std::numeric_limits<TypeParam>::epsilon() * sum / count);
+    if (rows == 0) EXPECT_TRUE(std::isnan(mean.loss[0]));
+    else EXPECT_NEAR(mean.loss[0], sum / count, 8 * std::numeric_limits<T>::epsilon() * sum / count);
   }
 }
 
 TYPED_TEST(CrossEntropy, OfIgnoredRowsIsZeroWhateverIsInThem) {
-  TestArray<TypeParam> x(Shape{3, 4});
+  using T = typename TypeParam::Number;
+  TestArray<T> x(Shape{3, 4});
   TestArray<int64_t> target(Shape{3});
-  TestArray<TypeParam> dloss(Shape{3});
+  TestArray<T> dloss(Shape{3});
   for (int64_t r = 0; r < 3; ++r) target.set(r, kIgnore);
-  for (int64_t r = 0; r < 3; ++r) dloss.set(r, 1);
-  for (int64_t c = 0; c < 4; ++c) x.set(4 + c, std::numeric_limits<TypeParam>::quiet_NaN());
-  for (int64_t c = 0; c < 4; ++c) x.set(8 + c, -kInf<TypeParam>);
+  for (int64_t r = 0; r < 3; ++r) dloss.set(r, r == 1 ? T(1) : kInf<T>);
+  for (int64_t c = 0; c < 4; ++c) x.set(4 + c, std::numeric_limits<T>::quiet_NaN());
+  for (int64_t c = 0; c < 4; ++c) x.set(8 + c, -kInf<T>);
   const Loss<TypeParam> result(x, target, dloss);
-  EXPECT_EQ(result.loss.values(), std::vector<TypeParam>(3, 0));
-  EXPECT_EQ(result.dlogits.values(), std::vector<TypeParam>(12, 0));
+  EXPECT_EQ(result.loss.values(), std::vector<T>(3, 0));
+  EXPECT_EQ(result.dlogits.values(), std::vector<T>(12, 0));
 }
 
 TYPED_TEST(CrossEntropy, IsAsExactForLargeLogitsAsForSmallOnes) {
+  using T = typename TypeParam::Number;
   for (const int64_t cols : {3, 40, 700}) {
-    TestArray<TypeParam> large(Shape{2, cols}), small(Shape{2, cols}), dloss(Shape{2});
+    TestArray<T> large(Shape{2, cols}), small(Shape{2, cols}), dloss(Shape{2});
     const auto target = targets<int64_t>(2, cols);
     for (int64_t r = 0; r < 2; ++r) {
       dloss.set(r, 1);
       for (int64_t c = 0; c < cols; ++c) {
-        const auto value = static_cast<TypeParam>(c % 5);
+        const auto value = static_cast<T>(c % 5);
         small.set(r * cols + c, value);
-        large.set(r * cols + c, value + static_cast<TypeParam>(r == 0 ? 10000 : -10000));
+        large.set(r * cols + c, value + static_cast<T>(r == 0 ? 10000 : -10000));
       }
     }
     const Loss<TypeParam> a(large, target, dloss), b(small, target, dloss);
     EXPECT_TRUE(test::same_bits(a.loss, b.loss));
     for (int64_t i = 0; i < 2 * cols; ++i) {
-      const TypeParam tolerance = 16 * std::numeric_limits<TypeParam>::epsilon();
-      EXPECT_NEAR(a.dlogits[i], b.dlogits[i], tolerance * std::max(std::abs(b.dlogits[i]), TypeParam(0.1)));
+      const T tolerance = 16 * std::numeric_limits<T>::epsilon();
+      EXPECT_NEAR(a.dlogits[i], b.dlogits[i], tolerance * std::max(std::abs(b.dlogits[i]), T(0.1)));
     }
   }
 }
@@ -175,41 +199,44 @@ TYPED_TEST(CrossEntropy, IsAsExactForLargeLogitsAsForSmallOnes) {
 // As in PyTorch: infinity - infinity is no number. The gradient is 0 as that of softmax, so that one such row does not
 // destroy all weights.
 TYPED_TEST(CrossEntropy, OfARowOfMinusInfinitiesIsNanWithZeroGradient) {
+  using T = typename TypeParam::Number;
   for (const int64_t cols : {1, 10, 100}) {
-    auto x = test::random_array<TypeParam>(Shape{2, cols}, 7);
-    const auto dloss = test::random_array<TypeParam>(Shape{2}, 8);
-    for (int64_t c = 0; c < cols; ++c) x.set(cols + c, -kInf<TypeParam>);
+    auto x = test::random_array<T>(Shape{2, cols}, 7);
+    const auto dloss = test::random_array<T>(Shape{2}, 8);
+    for (int64_t c = 0; c < cols; ++c) x.set(cols + c, -kInf<T>);
     const Loss<TypeParam> result(x, targets<int64_t>(2, cols), dloss);
     EXPECT_TRUE(std::isfinite(result.loss[0]));
     EXPECT_TRUE(std::isnan(result.loss[1]));
-    EXPECT_EQ(result.lse[1], -kInf<TypeParam>);
+    EXPECT_EQ(result.lse[1], -kInf<T>);
     for (int64_t c = 0; c < cols; ++c) EXPECT_EQ(result.dlogits[cols + c], 0);
   }
 }
 
 TYPED_TEST(CrossEntropy, IsUntouchedByClassesThatAreMinusInfinity) {
+  using T = typename TypeParam::Number;
   for (const int64_t cols : {2, 10, 100}) {
-    TestArray<TypeParam> x(Shape{1, cols}), dloss(Shape{1});
+    TestArray<T> x(Shape{1, cols}), dloss(Shape{1});
     TestArray<int64_t> target(Shape{1});
     dloss.set(0, 1);
-    for (int64_t c = 1; c < cols; ++c) x.set(c, -kInf<TypeParam>);
+    for (int64_t c = 1; c < cols; ++c) x.set(c, -kInf<T>);
     const Loss<TypeParam> result(x, target, dloss);
     EXPECT_EQ(result.loss[0], 0);
-    EXPECT_EQ(result.dlogits.values(), std::vector<TypeParam>(static_cast<std::size_t>(cols), 0));
+    EXPECT_EQ(result.dlogits.values(), std::vector<T>(static_cast<std::size_t>(cols), 0));
 
     target.set(0, 1);  // now the impossible class is the wanted one
     const Loss<TypeParam> impossible(x, target, dloss);
-    EXPECT_EQ(impossible.loss[0], kInf<TypeParam>);
+    EXPECT_EQ(impossible.loss[0], kInf<T>);
     EXPECT_EQ(impossible.dlogits[0], 1);
     EXPECT_EQ(impossible.dlogits[1], -1);
   }
 }
 
 TYPED_TEST(CrossEntropy, IsNanInARowWithNanOrPlusInfinityAndOnlyThere) {
-  for (const TypeParam bad : {std::numeric_limits<TypeParam>::quiet_NaN(), kInf<TypeParam>}) {
+  using T = typename TypeParam::Number;
+  for (const T bad : {std::numeric_limits<T>::quiet_NaN(), kInf<T>}) {
     for (const int64_t cols : {1, 10, 100}) {
-      auto x = test::random_array<TypeParam>(Shape{3, cols}, 9);
-      const auto dloss = test::random_array<TypeParam>(Shape{3}, 10);
+      auto x = test::random_array<T>(Shape{3, cols}, 9);
+      const auto dloss = test::random_array<T>(Shape{3}, 10);
       x.set(cols + cols / 2, bad);
       const Loss<TypeParam> result(x, targets<int64_t>(3, cols), dloss);
       for (int64_t r = 0; r < 3; ++r) {
@@ -221,14 +248,15 @@ TYPED_TEST(CrossEntropy, IsNanInARowWithNanOrPlusInfinityAndOnlyThere) {
 }
 
 TYPED_TEST(CrossEntropy, OfARowAloneIsThatOfTheRowInABatch) {
+  using T = typename TypeParam::Number;
   const int64_t rows = 21;
   for (const int64_t cols : {1, 2, 3, 5, 8, 10, 16, 17, 33, 1025, 20000}) {
-    const auto x = test::random_array<TypeParam>(Shape{rows, cols}, 11);
-    const auto dloss = test::random_array<TypeParam>(Shape{rows}, 12);
+    const auto x = test::random_array<T>(Shape{rows, cols}, 11);
+    const auto dloss = test::random_array<T>(Shape{rows}, 12);
     const auto target = targets<int64_t>(rows, cols);
     const Loss<TypeParam> batch(x, target, dloss);
     for (const int64_t row : {0, 3, 18}) {
-      TestArray<TypeParam> x_alone(Shape{1, cols}), dloss_alone(Shape{1});
+      TestArray<T> x_alone(Shape{1, cols}), dloss_alone(Shape{1});
       TestArray<int64_t> target_alone(Shape{1});
       for (int64_t c = 0; c < cols; ++c) x_alone.set(c, x[row * cols + c]);
       dloss_alone.set(0, dloss[row]);
@@ -242,8 +270,9 @@ TYPED_TEST(CrossEntropy, OfARowAloneIsThatOfTheRowInABatch) {
 }
 
 TYPED_TEST(CrossEntropy, IsTheSameForAnyNumberOfThreads) {
+  using T = typename TypeParam::Number;
   for (const Shape& shape : {Shape{5000, 10}, Shape{300, 400}, Shape{3, 50000}}) {
-    const auto x = test::random_array<TypeParam>(shape, 13), dloss = test::random_array<TypeParam>(Shape{shape[0]}, 14);
+    const auto x = test::random_array<T>(shape, 13), dloss = test::random_array<T>(Shape{shape[0]}, 14);
     const auto target = targets<int64_t>(shape[0], shape[1]);
     const test::Threads one(1);
     const Loss<TypeParam> expected(x, target, dloss);

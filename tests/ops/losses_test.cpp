@@ -8,7 +8,9 @@
 #include <cmath>
 
 #include "reel/core/tape.h"
+#include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
+#include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
 
 namespace reel::test {
@@ -65,6 +67,27 @@ TEST(CrossEntropy, OfSoftLabelsDoesNotLookAtWhatHasNone) {
   const Tensor logits = tensor({0, -INFINITY, 0}, {1, 3}, kDouble), target = tensor({0.5, 0, 0.5}, {1, 3}, kDouble);
   EXPECT_NEAR(cross_entropy(logits, target).item(), std::log(2.0), 1e-15);
   EXPECT_THAT(slopes(logits, [&](const Tensor& x) { return cross_entropy(x, target); }), ElementsAre(0, 0, 0));
+}
+
+// With many classes forward leaves the gradient, which the first sweep gives away.
+TEST(CrossEntropy, HasTheSameGradientInEverySweep) {
+  Generator generator(3);
+  for (const std::int64_t classes : {5, 100})
+    for (const Reduction reduction : {Reduction::mean, Reduction::none}) {
+      const Tensor logits = randn({7, classes}, generator), target = tensor({0, 1, 2, 3, 4, 0, 1}, {.dtype = i64});
+      Tape tape;
+      tape.watch(logits);
+      const Tensor loss = 3 * sum(cross_entropy(logits, target, {.reduction = reduction}));
+      const auto gradient = [&] {
+        Tensor dx = tape.gradient(loss, {logits}, {.keep = true})[0];
+        const std::vector<float> values = dx.to_vector<float>();
+        dx.fill_(7);  // the caller's own
+        return values;
+      };
+      const std::vector<float> first = gradient();
+      EXPECT_EQ(gradient(), first);
+      EXPECT_EQ(gradient(), first);
+    }
 }
 
 TEST(CrossEntropy, CountsTheMeanByTheWeightsOfTheTargets) {

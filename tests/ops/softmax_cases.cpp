@@ -129,6 +129,17 @@ OpCase cross_entropy_row(const std::string& variant, const Classes& with) {
       .tolerance = with.reduction == Reduction::none ? 20.0 : 60.0};
 }
 
+// More classes than two vectors of any width have.
+OpCase many_classes(OpCase row) {
+  row.name += row.name.find('/') == std::string::npos ? "/many_classes" : "_many_classes";
+  row.inputs = [](Maker& make, Size size) {
+    const Extent n = extent_of(size);
+    return Tensors{make.uniform({n.rows, n.cols + 34}, -6, 6), make.index({n.rows}, n.cols + 34)};
+  };
+  row.bad.clear();
+  return row;
+}
+
 OpCase soft_row(const std::string& variant, const Classes& with) {
   OpCase row = cross_entropy_row("/soft" + variant, with);
   row.inputs = [](Maker& make, Size size) {
@@ -179,6 +190,9 @@ void add_class_losses(std::vector<OpCase>& rows) {
   rows.push_back(cross_entropy_row("/sum", {.reduction = Reduction::sum}));
   rows.push_back(cross_entropy_row("/none", {.reduction = Reduction::none}));
   rows.push_back(cross_entropy_row("/ignore", {.reduction = Reduction::sum, .ignore = 0}));
+  rows.push_back(many_classes(cross_entropy_row("", {})));
+  rows.back().skip = {Size::empty};  // 0 / 0
+  rows.push_back(many_classes(cross_entropy_row("/none", {.reduction = Reduction::none, .ignore = 0})));
   rows.push_back(cross_entropy_row("/weight", {.weighted = true}));
   rows.back().skip = {Size::empty};  // 0 / 0
   rows.push_back(cross_entropy_row("/smoothing", {.smoothing = 0.25}));
