@@ -16,7 +16,7 @@ namespace reel::cpu::REEL_CPU_ISA::product {
 template <int vectors>
 inline constexpr int kTileRows =
 #if defined(REEL_SIMD_AVX512)
-    14;
+    vectors == 1 ? 16 : 14;
 #elif defined(__FMA__)
     vectors == 1 ? 12 : 6;
 #else
@@ -75,9 +75,8 @@ REEL_INLINE V load_row(const T* p, int v, typename V::Mask mask) {
 inline constexpr int64_t kRowsAhead = 12;
 
 /// The chains of a tile. `copying`: into tile.b_copy too.
-template <class T, int rows, int vectors, bool masked, bool copying>
-REEL_INLINE void accumulate(const Tile<T>& tile, typename Vec<T>::Mask mask, Vec<T> (&acc)[rows][vectors]) {
-  using V = Vec<T>;
+template <bool masked, bool copying, class T, class V, int rows, int vectors>
+REEL_INLINE void accumulate(const Tile<T>& tile, typename V::Mask mask, V (&acc)[rows][vectors]) {
   ColumnOfA<T, rows> a(tile);
   const T* b = tile.b;
   T* copy = tile.b_copy;
@@ -105,12 +104,12 @@ REEL_INLINE void accumulate(const Tile<T>& tile, typename Vec<T>::Mask mask, Vec
 
 // Not for the sanitizers where registers are wide: they take minutes to compile it, and the tests put the operands next to
 // unmapped pages instead. (With local arrays, as in the partial loads of x86-64-v2, g++ would leave the stack poisoned.)
-template <class T, int rows, int vectors, bool masked>
+template <class T, int rows, int vectors, bool masked, int bytes>
 #if defined(__AVX2__)
 __attribute__((no_sanitize("address", "undefined")))
 #endif
 void compute_tile(const Tile<T>& tile) {
-  using V = Vec<T>;
+  using V = Vec<T, bytes>;
   const auto mask = V::first(tile.columns - (vectors - 1) * V::width);
 
   V acc[rows][vectors];
@@ -127,9 +126,9 @@ void compute_tile(const Tile<T>& tile) {
   }
 
   if (vectors == 2 && tile.b_copy != nullptr) {
-    accumulate<T, rows, vectors, masked, true>(tile, mask, acc);
+    accumulate<masked, true>(tile, mask, acc);
   } else {
-    accumulate<T, rows, vectors, masked, false>(tile, mask, acc);
+    accumulate<masked, false>(tile, mask, acc);
   }
 
   if (tile.bias != nullptr) {
@@ -162,19 +161,19 @@ void compute_tile(const Tile<T>& tile) {
 template <class T>
 using TileFunction = void (*)(const Tile<T>&);
 
-template <class T, int vectors, bool masked>
+template <class T, int vectors, bool masked, int bytes>
 struct TileTable {
   TileFunction<T> by_rows[kTileRows<vectors>];  // at rows - 1
 
   template <int... i>
   static constexpr TileTable make(std::integer_sequence<int, i...>) {
-    return {{&compute_tile<T, i + 1, vectors, masked>...}};
+    return {{&compute_tile<T, i + 1, vectors, masked, bytes>...}};
   }
 };
 
-/// compute_tile for all heights.
-template <class T, int vectors, bool masked>
+/// compute_tile for all heights, of registers of so many bytes.
+template <class T, int vectors, bool masked, int bytes = kVectorBytes>
 inline constexpr auto kTiles =
-    TileTable<T, vectors, masked>::make(std::make_integer_sequence<int, kTileRows<vectors>>());
+    TileTable<T, vectors, masked, bytes>::make(std::make_integer_sequence<int, kTileRows<vectors>>());
 
 }  // namespace reel::cpu::REEL_CPU_ISA::product

@@ -28,7 +28,9 @@ struct Matrix {
   int64_t stride;
   bool transposed;
 
-  REEL_INLINE const T* at(int64_t r, int64_t c) const { return data + (transposed ? c * stride + r : r * stride + c); }
+  REEL_INLINE int64_t row_step() const { return transposed ? 1 : stride; }
+  REEL_INLINE int64_t column_step() const { return transposed ? stride : 1; }
+  REEL_INLINE const T* at(int64_t r, int64_t c) const { return data + r * row_step() + c * column_step(); }
 };
 
 /// c = relu(a b + bias), or c += a b + bias.
@@ -48,8 +50,8 @@ REEL_INLINE Block<T> block_of(const Product<T>& p) {
           .n = p.n,
           .k = p.k,
           .a = p.a.data,
-          .a_row = p.a.transposed ? 1 : p.a.stride,
-          .a_step = p.a.transposed ? p.a.stride : 1,
+          .a_row = p.a.row_step(),
+          .a_step = p.a.column_step(),
           .b = p.b.data,
           .b_stride = p.b.stride,
           .b_transposed = p.b.transposed,
@@ -110,14 +112,44 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
   return cut;
 }
 
+/// Tile by tile, operands in place.
+template <class T>
+REEL_INLINE void multiply_in_place(const Product<T>& p) {
+  Tile<T> tile{.k = p.k,
+               .a = p.a.data,
+               .a_row = p.a.row_step(),
+               .a_step = p.a.column_step(),
+               .b = p.b.data,
+               .b_stride = p.b.stride,
+               .c = p.c,
+               .c_stride = p.c_stride,
+               .columns = p.n,
+               .bias = p.bias,
+               .load_c = p.accumulate,
+               .relu = p.relu};
+  const int64_t tallest = tallest_tile<T>(p.n), tiles = p.m <= tallest ? 1 : ceil_div(p.m, tallest);
+  for (int64_t j = 0; j < p.n; j += kPanel<T>) {
+    tile.columns = min(p.n - j, kPanel<T>);
+    tile.b = p.b.data + j;
+    if (p.bias != nullptr) tile.bias = p.bias + j;
+    const TileFunction<T>* const by_rows = tiles_for<T>(tile.columns);
+    for (int64_t i = 0, left = tiles; left > 0; --left) {
+      const int64_t rows = (p.m - i) / left;  // as even as can be: low tiles waste the processor
+      tile.a = p.a.at(i, 0);
+      tile.c = p.c + i * p.c_stride + j;
+      by_rows[rows - 1](tile);
+      i += rows;
+    }
+  }
+}
+
 /// On this thread, in place but for a panel on the stack: no more overhead than that.
 template <class T>
 void multiply_small(const Product<T>& p) {
-  const Block<T> x = block_of(p);
-  if (!p.b.transposed) return multiply_piece<T>(x, {.columns = p.n, .k = p.k}, 0, p.m, 0, p.n, nullptr, nullptr);
+  if (!p.b.transposed) return multiply_in_place(p);
   constexpr int64_t room = 16 * 1024 / static_cast<int64_t>(sizeof(T));
   alignas(kVectorBytes) T panel[room];
-  multiply_piece<T>(x, {.columns = kPanel<T>, .k = room / kPanel<T>}, 0, p.m, 0, p.n, nullptr, panel);
+  multiply_piece<T>(block_of(p), {.columns = kPanel<T>, .k = room / kPanel<T>}, 0, p.m, 0, p.n, nullptr, panel);
 }
 
 /// Adds the bias to columns begin .. end - 1 of rows first .. last - 1 of c and applies the epilogue, where the tiles did not.
