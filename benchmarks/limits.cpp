@@ -18,10 +18,11 @@ namespace {
 using bench::Row;
 using bench::Work;
 
-// Floats of one array: far beyond all caches; 40 MB, which many last caches have; within the last cache and beyond the second;
-// within the second.
-constexpr std::int64_t kMemory = std::int64_t{64} << 20, k40MB = 10'000'000, kCached = std::int64_t{2} << 20,
-                       kSecond = std::int64_t{1} << 17;
+// Floats of one array: far beyond all caches; 40 MB, which many last caches have; the 13 MB of the rows of sequences, two of which
+// are more than many last caches give one program; within the last cache and beyond the second; within the second; 40 KB, more
+// than many first caches have.
+constexpr std::int64_t kMemory = std::int64_t{64} << 20, k40MB = 10'000'000, k13MB = 64 * 51'075,
+                       kCached = std::int64_t{2} << 20, kSecond = std::int64_t{1} << 17, k40KB = 10'000;
 
 #ifdef __AVX512F__
 constexpr int kVectorBytes = 64, kChains = 24, kTileRows = 14;
@@ -121,6 +122,20 @@ Work read_limit(std::int64_t count) {
     asm volatile("" : : "m"(total));
   });
 }
+/// On this thread.
+Work read_alone_limit(std::int64_t count) {
+  return limit(static_cast<double>(count) * 4, 0, [x = arrays(count), count] {
+    constexpr int kLanes = kVectorBytes / sizeof(float), kSums = 8;
+    Vector sums[kSums] = {};
+    const float* a = x->a.get();
+    std::int64_t i = 0;
+    for (; i + kSums * kLanes <= count; i += kSums * kLanes)
+#pragma GCC unroll 8
+      for (int k = 0; k < kSums; ++k) sums[k] += *reinterpret_cast<const Vector*>(a + i + k * kLanes);
+    for (; i < count; ++i) sums[0][0] += a[i];
+    asm volatile("" : : "m"(sums));
+  });
+}
 Work write_limit(std::int64_t count) {
   return limit(static_cast<double>(count) * 4, 0, [x = arrays(count), count] {
     float* b = x->b.get();
@@ -136,6 +151,22 @@ Work copy_limit(std::int64_t count) {
 #pragma omp parallel for simd schedule(static)
     for (std::int64_t i = 0; i < count; ++i) b[i] = a[i] + 1;
     asm volatile("" : : "r"(b) : "memory");
+  });
+}
+/// Each thread writes its part, and reads what the thread before it has written: what sharing between cores costs here.
+Work handed_over_limit(std::int64_t count) {
+  return limit(static_cast<double>(count) * 8, 0, [x = arrays(count), count] {
+    float* b = x->b.get();
+#pragma omp parallel
+    {
+      const std::int64_t threads = omp_get_num_threads(), own = omp_get_thread_num(), before = (own + 1) % threads;
+      for (std::int64_t i = count * own / threads; i < count * (own + 1) / threads; ++i) b[i] = 3;
+#pragma omp barrier
+      float total = 0;
+#pragma omp simd reduction(+ : total)
+      for (std::int64_t i = count * before / threads; i < count * (before + 1) / threads; ++i) total += b[i];
+      asm volatile("" : : "m"(total));
+    }
   });
 }
 #ifdef __AVX__
@@ -201,11 +232,17 @@ int main(int argc, char** argv) {
 #endif
       {"limit_40mb_read", 0, [] { return read_limit(k40MB); }},
       {"limit_40mb_copy", 0, [] { return copy_limit(k40MB); }},
+      {"limit_13mb_copy", 0, [] { return copy_limit(k13MB); }},
+#ifdef __AVX__
+      {"limit_13mb_stream_copy", 0, [] { return stream_copy_limit(k13MB); }},
+#endif
       {"limit_cached_read", 0, [] { return read_limit(kCached); }},
       {"limit_cached_write", 0, [] { return write_limit(kCached); }},
       {"limit_cached_copy", 0, [] { return copy_limit(kCached); }},
       {"limit_l2_read", 0, [] { return read_limit(kSecond); }},
       {"limit_l2_copy", 0, [] { return copy_limit(kSecond); }},
+      {"limit_40kb_read_1", 1, [] { return read_alone_limit(k40KB); }},
+      {"limit_handed_over", 0, [] { return handed_over_limit(kSecond); }},
       {"limit_1000_instructions", 1, instruction_limit},
       {"limit_parallel_region", 0, region_limit},
       {"limit_atomic_add", 1, atomic_limit},
