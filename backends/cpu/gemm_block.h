@@ -8,7 +8,7 @@
 /// The middle part of the matrix product: a piece of c, tile by tile, from operands where they are or from packed copies.
 ///
 /// b packed: panels of kPanel columns, one after the other, each [k, kPanel] (the last one takes the same room).
-/// a packed: a row tile, [k, rows].
+/// a packed: a row tile, [k, packed_rows(rows)].
 namespace reel::cpu::REEL_CPU_ISA::product {
 
 /// Columns of c that a tile spans.
@@ -64,13 +64,19 @@ REEL_INLINE const TileFunction<T>* tiles_for(int64_t columns) {
   return kTiles<T, 1, true>.by_rows;
 }
 
+/// The rows of a tile of so many, with those that fill the last register.
+template <class T>
+REEL_INLINE constexpr int64_t packed_rows(int64_t rows) {
+  return ceil_div(rows, Vec<T>::width) * Vec<T>::width;
+}
+
 /// Row tile `rows` x [k] of a, packed.
 template <class T>
 REEL_INLINE void pack_tile(const Block<T>& x, const T* a, int64_t rows, int64_t k, T* packed) {
   if (x.a_step == 1) {
-    transpose(a, x.a_row, rows, k, packed, rows);
+    transpose_tall(a, x.a_row, rows, k, packed, packed_rows<T>(rows));
   } else {
-    copy_rows(a, x.a_step, k, rows, packed, rows);
+    copy_rows(a, x.a_step, k, rows, packed, packed_rows<T>(rows));
   }
 }
 
@@ -104,7 +110,7 @@ void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, i
           pack_tile(x, tile.a, rows, k, a_room);
           tile.a = a_room;
           tile.a_row = 1;
-          tile.a_step = rows;
+          tile.a_step = packed_rows<T>(rows);
         }
         for (int64_t q = 0; q < n; q += kPanel<T>) {
           tile.columns = min(n - q, kPanel<T>);

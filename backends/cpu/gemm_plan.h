@@ -67,7 +67,7 @@ template <class T>
 void multiply_in_parallel(const Block<T>& x, const Cut& cut) {
   const int64_t panels = ceil_div(x.n, kPanel<T>), pieces = cut.row_pieces * cut.column_pieces;
   parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
-    const Scratch a_room(cut.pack_a ? sizeof(T) * kTileRows<1> * min(cut.k, x.k) : 0);
+    const Scratch a_room(cut.pack_a ? sizeof(T) * packed_rows<T>(kTileRows<1>) * min(cut.k, x.k) : 0);
     const int64_t b_columns = ceil_div(min(cut.columns, x.n), kPanel<T>) * kPanel<T>;
     const Scratch b_room(cut.pack_b || x.b_transposed ? sizeof(T) * b_columns * min(cut.k, x.k) : 0);
     for (int64_t i = begin; i < end; ++i) {
@@ -104,7 +104,9 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
   while (cut.row_pieces * cut.column_pieces < pieces && x.m >= 2 * few * cut.row_pieces) cut.row_pieces *= 2;
   const int64_t width = ceil_div(panels, cut.column_pieces) * kPanel<T>;
   cut.columns = even_piece(width, columns, kPanel<T>);
-  cut.pack_a = x.a_step != 1 && width >= 4 * kPanel<T>;
+  // Rows that lie a multiple of 4 KiB apart share the 8 places of one set of a level 1 cache.
+  const bool conflicting = kTileRows<2> > 8 && x.a_row * static_cast<int64_t>(sizeof(T)) % 4096 == 0;
+  cut.pack_a = (x.a_step != 1 || conflicting) && width >= 4 * kPanel<T>;
   cut.pack_b = !x.b_transposed && x.k >= 64 && x.m > 2 * kTileRows<2> * cut.row_pieces;
   // In place, few rows of b at a time stay within the reach of address translation, and are read side by side.
   const bool far = !x.b_transposed && !cut.pack_b && x.b_stride * x.k * static_cast<int64_t>(sizeof(T)) > kNearBytes;
