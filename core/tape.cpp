@@ -133,13 +133,14 @@ Tensors Tape::gradient(const Tensor& y, const Tensor& dy, const Tensors& xs, Swe
   return results;
 }
 
-bool is_tracked(const Tensor& x) {
-  if (!is_recording() || !x.defined()) return false;
-  return detail::is_trainable(*x.state()) ||
-         detail::slot_on(thread_tape.list, *x.state(), "is_tracked", {}) != detail::kConstant;
-}
+bool is_tracked(const Tensor& x) { return detail::would_record("is_tracked", x, {}); }
 
 namespace detail {
+
+bool would_record(const char* op, const Tensor& x, SourceLocation where) {
+  if (!is_recording() || !x.defined()) return false;
+  return is_trainable(*x.state()) || slot_on(thread_tape.list, *x.state(), op, where) != kConstant;
+}
 
 void check_start(const char* call, const Tensor& y, const Tensor& dy, SourceLocation where) {
   if (!y.defined() || !dy.defined()) throw Error(std::string(call) + ": y and dy must be defined", where);

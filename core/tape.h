@@ -127,6 +127,9 @@ struct UserCallback {
 REEL_API void check_record(const char* op, const Tensors& inputs, const Tensors& outputs, bool takes_one,
                            SourceLocation where);
 
+/// is_tracked(x), asked by an op.
+REEL_API bool would_record(const char* op, const Tensor& x, SourceLocation where);
+
 }  // namespace detail
 
 /// Puts a computation of the caller's own on the tape: `outputs` were computed from `inputs` (inside untaped(), or by any

@@ -174,7 +174,7 @@ void recorded_gradients(Gradients& g, const Operands& in, const Tensor& y) {
 
 // y [query rows, heads, value width]
 Tensor attend(const Operands& in, SourceLocation where) {
-  if (in.mask.defined() && is_tracked(in.mask)) return composed(in);
+  if (detail::would_record(kName, in.mask, where)) return composed(in);
   Operands from = in;
   for (Tensor* x : {&from.q, &from.k, &from.v}) *x = lined(*x);
   Ops& ops = backend(in.q.device());

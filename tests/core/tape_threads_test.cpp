@@ -10,8 +10,10 @@
 #include "reel/core/parameter.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
+#include "reel/ops/attention.h"
 #include "reel/ops/create.h"
 #include "reel/ops/reduce.h"
+#include "reel/ops/softmax.h"
 #include "reel/tests/error_of.h"
 #include "reel/tests/expect.h"
 
@@ -44,6 +46,20 @@ TEST(TapeThreads, ATensorOfAnotherThreadsLiveTapeIsRefused) {
     Parameter v(vector({3}));
     Tape own;
     EXPECT_THROW_WITH(v * y, Error, "mul", "live tape of another thread");
+  }).join();
+}
+
+TEST(TapeThreads, OpsThatAskWhetherAnInputIsTrackedRefuseItUnderTheirOwnNames) {
+  const Parameter w(ones({2, 64}));
+  Tape tape;
+  const Tensor logits = w * 2.0, mask = w * 3.0;
+  std::thread([&] {
+    Tape own;
+    EXPECT_THROW_WITH(cross_entropy(logits, zeros({2}, {.dtype = i64})), Error,
+                      "cross_entropy: ", "live tape of another thread");
+    const Tensor q = ones({2, 4}), k = ones({64, 4});
+    EXPECT_THROW_WITH(scaled_dot_product_attention(q, k, k, {.mask = mask}), Error,
+                      "scaled_dot_product_attention: ", "live tape of another thread");
   }).join();
 }
 
