@@ -105,7 +105,7 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
   const int64_t width = ceil_div(panels, cut.column_pieces) * kPanel<T>;
   cut.columns = even_piece(width, columns, kPanel<T>);
   // Rows that lie a multiple of 4 KiB apart share the 8 places of one set of a level 1 cache.
-  const bool conflicting = kTileRows<2> > 8 && x.a_row * static_cast<int64_t>(sizeof(T)) % 4096 == 0;
+  const bool conflicting = min<int64_t>(x.m, kTileRows<2>) > 8 && x.a_row * static_cast<int64_t>(sizeof(T)) % 4096 == 0;
   cut.pack_a = (x.a_step != 1 || conflicting) && width >= 4 * kPanel<T>;
   cut.pack_b = !x.b_transposed && x.k >= 64 && x.m > 2 * kTileRows<2> * cut.row_pieces;
   // In place, few rows of b at a time stay within the reach of address translation, and are read side by side.

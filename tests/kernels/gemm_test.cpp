@@ -67,7 +67,8 @@ TYPED_TEST(GemmTest, EveryElementIsOneChainForRandomSmallCases) {
 
 TYPED_TEST(GemmTest, EveryElementIsOneChainForEverySmallHeightAndWidth) {
   for (std::int64_t size = 0; size <= 70; ++size) {
-    for (const std::int64_t width : {3, 4, 8, 9}) this->expect_contract_all_layouts({.m = size, .n = width, .k = 5});
+    for (const std::int64_t width : {3, 4, 5, 7, 8, 9})
+      this->expect_contract_all_layouts({.m = size, .n = width, .k = 5});
     this->expect_contract_all_layouts({.m = 3, .n = size, .k = 6});
     this->expect_contract_all_layouts({.m = 17, .n = 34, .k = size, .bias = true});
     if (this->HasFatalFailure()) return;
