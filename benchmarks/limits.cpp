@@ -132,6 +132,7 @@ Work read_alone_limit(std::int64_t count) {
     for (; i + kSums * kLanes <= count; i += kSums * kLanes)
 #pragma GCC unroll 8
       for (int k = 0; k < kSums; ++k) sums[k] += *reinterpret_cast<const Vector*>(a + i + k * kLanes);
+    for (; i + kLanes <= count; i += kLanes) sums[0] += *reinterpret_cast<const Vector*>(a + i);
     for (; i < count; ++i) sums[0][0] += a[i];
     asm volatile("" : : "m"(sums));
   });
@@ -153,18 +154,18 @@ Work copy_limit(std::int64_t count) {
     asm volatile("" : : "r"(b) : "memory");
   });
 }
-/// Each thread writes its part, and reads what the thread before it has written: what sharing between cores costs here.
+/// Each thread writes its part, and reads what the next one has written: what sharing between cores costs here.
 Work handed_over_limit(std::int64_t count) {
   return limit(static_cast<double>(count) * 8, 0, [x = arrays(count), count] {
     float* b = x->b.get();
 #pragma omp parallel
     {
-      const std::int64_t threads = omp_get_num_threads(), own = omp_get_thread_num(), before = (own + 1) % threads;
+      const std::int64_t threads = omp_get_num_threads(), own = omp_get_thread_num(), next = (own + 1) % threads;
       for (std::int64_t i = count * own / threads; i < count * (own + 1) / threads; ++i) b[i] = 3;
 #pragma omp barrier
       float total = 0;
 #pragma omp simd reduction(+ : total)
-      for (std::int64_t i = count * before / threads; i < count * (before + 1) / threads; ++i) total += b[i];
+      for (std::int64_t i = count * next / threads; i < count * (next + 1) / threads; ++i) total += b[i];
       asm volatile("" : : "m"(total));
     }
   });
@@ -232,6 +233,7 @@ int main(int argc, char** argv) {
 #endif
       {"limit_40mb_read", 0, [] { return read_limit(k40MB); }},
       {"limit_40mb_copy", 0, [] { return copy_limit(k40MB); }},
+      {"limit_13mb_read", 0, [] { return read_limit(k13MB); }},
       {"limit_13mb_copy", 0, [] { return copy_limit(k13MB); }},
 #ifdef __AVX__
       {"limit_13mb_stream_copy", 0, [] { return stream_copy_limit(k13MB); }},
