@@ -305,7 +305,8 @@ class REEL_API Ops {
   /// cross_entropy, and in the same pass dlogits [rows, cols], the gradient of the mean, or of the sum of all losses.
   virtual void cross_entropy_ahead(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
                                    const Array& lse, const Array& dlogits);
-  /// dlogits, as cross_entropy_ahead made them, times dloss: [rows], strided, or [], that of the mean.
+  /// dlogits, as cross_entropy_ahead made them, times dloss, in place: [rows], strided, or [], that of the mean. Rows that are
+  /// ignored or all -inf stay 0.
   virtual void cross_entropy_scale(const Array& lse, const Array& target, std::int64_t ignore, const Array& dloss,
                                    const Array& dlogits);
 

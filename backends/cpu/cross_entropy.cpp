@@ -1,5 +1,6 @@
 // Cross entropy with its softmax. Short rows: forward reads the logits and keeps log sum exp of each row, backward reads them
 // again. Long ones, of which a gradient is wanted: forward leaves the gradient too, so that each exponential is computed once.
+// (Backward computes the gradient of long rows as well, as every backend does.)
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/softmax_rows.h"

@@ -81,7 +81,7 @@ REEL_INLINE void square(const T* x, int64_t x_stride, T* y, int64_t y_stride) {
 template <class T>
 REEL_INLINE void transpose_matrix(const T* x, int64_t rows, int64_t cols, T* y) {
   constexpr int64_t kSquare = transposition::kSquare<T>;
-  if (kSquare == 1 || rows < kSquare || cols < kSquare) {
+  if (rows < kSquare || cols < kSquare) {
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < cols; ++c) y[c * rows + r] = x[r * cols + c];
     }

@@ -77,7 +77,9 @@ TEST(CrossEntropy, HasTheSameGradientInEverySweep) {
       const Tensor logits = randn({7, classes}, generator), target = tensor({0, 1, 2, 3, 4, 0, 1}, {.dtype = i64});
       Tape tape;
       tape.watch(logits);
-      const Tensor loss = 3 * sum(cross_entropy(logits, target, {.reduction = reduction}));
+      const Tensor each = cross_entropy(logits, target, {.reduction = reduction}), loss = 3 * sum(each);
+      EXPECT_EQ(each.to_vector<float>(),
+                untaped([&] { return cross_entropy(logits, target, {.reduction = reduction}); }).to_vector<float>());
       const auto gradient = [&] {
         Tensor dx = tape.gradient(loss, {logits}, {.keep = true})[0];
         const std::vector<float> values = dx.to_vector<float>();
