@@ -1,6 +1,8 @@
 // A caching allocator for host memory. Each thread keeps the blocks it frees in lists by size class and takes them from
 // there again, without a lock; what overflows a thread's bound, or is left when it ends, goes to a depot that all threads
 // share, and from there, beyond its bound, back to the system.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -59,13 +61,21 @@ Depot& depot() {
   return *instance;
 }
 
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kHugePages = 2 * kHugePage;  // bytes from which on a block is of whole ones
+
 std::atomic<std::size_t> largest_block{detail::kLargestBlock};
 
 void* take_from_system(std::size_t bytes) {
   if (bytes > largest_block.load(std::memory_order_relaxed)) return nullptr;
-  // Whole huge pages for large blocks: one fault instead of 512.
-  const std::size_t alignment = bytes >= (std::size_t{4} << 20) ? std::size_t{2} << 20 : 64;
-  return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (bytes < kHugePages) return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+  // Whole huge pages: one fault instead of 512, and fewer addresses to translate.
+  const std::size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  void* const block = std::aligned_alloc(kHugePage, rounded);
+#if defined(MADV_HUGEPAGE)
+  if (block != nullptr) madvise(block, rounded, MADV_HUGEPAGE);
+#endif
+  return block;
 }
 
 void give_to_depot_or_system(int index, void* memory) {

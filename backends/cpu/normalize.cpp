@@ -1,4 +1,5 @@
-// Rows brought to mean 0 and variance 1, or to root mean square 1. A row stays in the cache for its passes: sums, then output.
+// Rows brought to mean 0 and variance 1, or to root mean square 1. A row stays in the cache for its passes: sums, then output,
+// which runs along with the next row's first pass: there is arithmetic while that comes from afar.
 //
 // The variance is that of x - mean, with the mean taken from the row's first element on, so that neither a large mean nor a
 // constant row costs digits. What rounding takes from the mean (`rest`) is summed on the way and subtracted too; backward,
@@ -61,23 +62,31 @@ struct RowStatistics {
   T mean, rest, rstd;
 };
 
+/// What runs along with the first row's first pass.
+struct Nothing {
+  REEL_INLINE void operator()(auto, int64_t) const {}
+};
+
+/// along(lanes, i) runs with the first pass.
 template <class T>
-REEL_INLINE RowStatistics<T> statistics_of(const T* x, int64_t n, bool center, T epsilon) {
+REEL_INLINE RowStatistics<T> statistics_of(const T* x, int64_t n, bool center, T epsilon, auto along) {
   const T count = static_cast<T>(n);
   if (!center) {
     const T squares = sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) {
       const Vec<T> v = lanes.load(x + i);
+      along(lanes, i);
       return fma(v, v, acc);
     });
     return {0, 0, T(1) / scalar::sqrt(squares / count + epsilon)};
   }
   const T first = x[0];
   const T above = sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) {
-    prefetch_next_row(x + i, n);
+    along(lanes, i);
     return acc + existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(first));
   });
   const T mean = first + above / count;
   const Sums<T, 2> sums = sum_terms<T, 2>(n, [=](const Pack<T, 2>& acc, auto lanes, int64_t i) {
+    prefetch_next_row(x + i, n);
     const Vec<T> d = existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(mean));
     return Pack<T, 2>{{acc.v[0] + d, fma(d, d, acc.v[1])}};
   });
@@ -97,17 +106,20 @@ struct Standardize {
   }
 };
 
+/// Writes a row.
 template <class T>
-REEL_INLINE void write_row(const T* x, const RowStatistics<T>& s, const T* scale, const T* shift, T* y, int64_t n) {
-  const Standardize<T> standard(s);
-  for_each_vector<T>(0, n, [=](auto lanes, int64_t i) {
+struct RowWriter {
+  const T *x, *scale, *shift;
+  T* y;
+  Standardize<T> standard;
+
+  REEL_INLINE void operator()(auto lanes, int64_t i) const {
     Vec<T> v = standard(lanes.load(x + i));
-    prefetch_next_row(y + i, n);
     if (scale != nullptr) v = v * lanes.load(scale + i);
     if (shift != nullptr) v = v + lanes.load(shift + i);
     lanes.store(y + i, v);
-  });
-}
+  }
+};
 
 /// What backward reads and writes; null: not there, not wanted.
 template <class T>
@@ -116,15 +128,16 @@ struct Backward {
   T* dx;
   int64_t n;
 
-  REEL_INLINE Vec<T> scaled(Vec<T> dy_i, auto lanes, int64_t i) const {
-    return scale == nullptr ? dy_i : dy_i * lanes.load(scale + i);
-  }
-
-  /// Row r's dx; dy xhat and dy are added to the row's places in dscale and dshift.
+  /// Row r's dx; dy xhat and dy are added to the row's places in dscale and dshift. (The lambdas capture copies: what is
+  /// reached through `this` would be read again after each store.)
   REEL_INLINE void row(int64_t r, T* dscale, T* dshift) const {
     const T *const from = x + r * n, *const grad = dy + r * n;
+    T* const to = dx == nullptr ? nullptr : dx + r * n;
+    const auto scaled = [scale = scale](Vec<T> dy_i, auto lanes, int64_t i) {
+      return scale == nullptr ? dy_i : dy_i * lanes.load(scale + i);
+    };
     const T center = mean == nullptr ? T(0) : mean[r], count = static_cast<T>(n), rate = rstd[r];
-    const Sums<T, 3> sums = sum_terms<T, 3>(n, [=, this](const Pack<T, 3>& acc, auto lanes, int64_t i) {
+    const Sums<T, 3> sums = sum_terms<T, 3>(n, [=, n = n](const Pack<T, 3>& acc, auto lanes, int64_t i) {
       prefetch_next_row(from + i, n);
       prefetch_next_row(grad + i, n);
       const Vec<T> g = scaled(lanes.load(grad + i), lanes, i);
@@ -137,12 +150,12 @@ struct Backward {
     const T of_rest = sums.of[0] - sums.of[0] == T(0) ? rest * rate * sums.of[0] : T(0);  // an infinite sum has none
     const T slope = -(sums.of[1] - of_rest) / count * rate;
     const Standardize<T> standard({center, rest, rate});
-    for_each_vector<T>(0, n, [=, this](auto lanes, int64_t i) {
+    for_each_vector<T>(0, n, [=, n = n](auto lanes, int64_t i) {
       const Vec<T> dy_i = lanes.load(grad + i), xhat = standard(lanes.load(from + i));
-      if (dx != nullptr) {
+      if (to != nullptr) {
         const Vec<T> g = fma(scaled(dy_i, lanes, i), Vec<T>::broadcast(rate), Vec<T>::broadcast(shift));
-        prefetch_next_row(dx + r * n + i, n);
-        lanes.store(dx + r * n + i, fma(xhat, Vec<T>::broadcast(slope), g));
+        prefetch_next_row(to + i, n);
+        lanes.store(to + i, fma(xhat, Vec<T>::broadcast(slope), g));
       }
       if (dscale != nullptr) lanes.store(dscale + i, fma(dy_i, xhat, lanes.load(dscale + i)));
       if (dshift != nullptr) lanes.store(dshift + i, dy_i + lanes.load(dshift + i));
@@ -177,12 +190,17 @@ void CpuOps::normalize(const Array& x, bool center, double epsilon, const Array*
   dispatch_floating(x.dtype, [&]<class T>() {
     const T *const scales = scale ? scale->as<T>() : nullptr, *const shifts = shift ? shift->as<T>() : nullptr;
     parallel_for(rows, max<int64_t>(1, kNormalizeGrain / n), [&](int64_t begin, int64_t end) {
+      RowStatistics<T> s = statistics_of(x.as<T>() + begin * n, n, center, static_cast<T>(epsilon), Nothing{});
       for (int64_t r = begin; r < end; ++r) {
         const T* const from = x.as<T>() + r * n;
-        const RowStatistics<T> s = statistics_of(from, n, center, static_cast<T>(epsilon));
-        write_row(from, s, scales, shifts, y.as<T>() + r * n, n);
         if (mean != nullptr) mean->as<T>()[r] = s.mean + s.rest;
         rstd.as<T>()[r] = s.rstd;
+        const RowWriter<T> write{from, scales, shifts, y.as<T>() + r * n, Standardize<T>(s)};
+        if (r + 1 < end) {
+          s = statistics_of(from + n, n, center, static_cast<T>(epsilon), write);
+        } else {
+          for_each_vector<T>(0, n, write);
+        }
       }
     });
   });
