@@ -44,6 +44,10 @@ struct SoftmaxColumns {
     const auto piece = [=, this](int64_t from, int64_t to) {
       Pack<T, K> acc = Pack<T, K>::broadcast(0);
       for (; from < to; ++from) {
+        for (int k = 0; k < K; k += 64 / kVectorBytes) {  // the rows after these come while there is arithmetic
+          __builtin_prefetch(x + at(from + last - row, j, k));
+          __builtin_prefetch(y + at(from + last - row, j, k), 1);
+        }
         for (int k = 0; k < K; ++k) {
           const V e = exp_negative((lanes.load(x + at(from, j, k)) - shift.v[k]) * V::broadcast(rate));
           if (op == SoftmaxOp::softmax) lanes.store(y + at(from, j, k), e);
