@@ -79,9 +79,9 @@ void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const B
         }
       } else if (rows_share(c.axis, layout, c.out)) {
         const int64_t x_column = offset[1] - offset[0];
-        correlate_shared_rows<T>(c.axis[1].dilation, rows, columns,
-                                 {a.weight, x + offset[0], c.in, layout.channel, layout.pitch, x_column, a.bias, a.relu,
-                                  to, c.y_step[1], 0});
+        correlate_shared_rows<T>(
+            c.axis[1].dilation, rows, columns,
+            {a.weight, x + offset[0], c.in, layout.channel, layout.pitch, x_column, a.bias, a.relu, to, c.y_step[1]});
       } else {
         a.x = x;
         a.y = to;

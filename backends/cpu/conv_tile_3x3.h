@@ -8,10 +8,12 @@
 /// they read, each vector of input serving up to three of them. The chains are those of conv_tile.h, to the bit.
 namespace reel::cpu::REEL_CPU_ISA {
 
-/// Output rows and vectors of a tile: rows * vectors sums, `vectors` inputs and, on v4, all nine weights in registers.
+/// Output rows and vectors of a tile: rows * vectors sums, `vectors` inputs and one weight, or on v4 all nine, in registers.
 inline constexpr int kSharedRows = 4;
 #if defined(REEL_SIMD_AVX512)
 inline constexpr int kSharedVectors = 4;
+#elif defined(__AVX2__)
+inline constexpr int kSharedVectors = 3;
 #else
 inline constexpr int kSharedVectors = 2;
 #endif
@@ -27,11 +29,11 @@ struct SharedRowsArguments {
   bool relu;
   T* y;
   int64_t y_row;  // elements between output rows that are one dilation apart
-  int64_t last;   // lanes of the last vector to write, 1 .. width
 };
 
+/// The outputs at y, `last` lanes of the last vector.
 template <class T, int rows, int vectors>
-void shared_rows_tile(const SharedRowsArguments<T>& a) {
+REEL_INLINE void shared_rows_tile(const SharedRowsArguments<T>& a, const T* tile_x, T* y, int64_t last) {
   using V = Vec<T>;
   V sum[rows][vectors];
   const V start = a.bias != nullptr ? V::broadcast(*a.bias) : V::zero();
@@ -41,51 +43,74 @@ void shared_rows_tile(const SharedRowsArguments<T>& a) {
     for (int v = 0; v < vectors; ++v) sum[r][v] = start;
   }
   for (int64_t i = 0; i < a.in; ++i) {
-    const T* x = a.x + i * a.x_channel;
-    V w[9];
-#pragma GCC unroll 16
-    for (int k = 0; k < 9; ++k) w[k] = V::broadcast(a.weight[9 * i + k]);
+    const T *x = tile_x + i * a.x_channel, *weight = a.weight + 9 * i;
 #pragma GCC unroll 16
     for (int row = 0; row < rows + 2; ++row, x += a.x_row) {
 #pragma GCC unroll 16
       for (int column = 0; column < 3; ++column) {
         const T* at = x + column * a.x_column;
         __asm__("" : "+r"(at));  // else all addresses of the tile are computed ahead and spilled
+#if !defined(REEL_SIMD_AVX512)
+        __asm__("" : "+r"(weight));  // else all weights are loaded ahead and spilled
+#endif
+        V in[vectors];
 #pragma GCC unroll 16
-        for (int v = 0; v < vectors; ++v) {
-          const V in = V::load(at + v * V::width);
+        for (int v = 0; v < vectors; ++v) in[v] = V::load(at + v * V::width);
 #pragma GCC unroll 16
-          for (int r = 0; r < rows; ++r) {
-            if (row >= r && row < r + 3) sum[r][v] = fma(w[3 * (row - r) + column], in, sum[r][v]);
-          }
+        for (int r = 0; r < rows; ++r) {
+          if (row < r || row >= r + 3) continue;
+          const V w = V::broadcast(weight[3 * (row - r) + column]);
+#pragma GCC unroll 16
+          for (int v = 0; v < vectors; ++v) sum[r][v] = fma(w, in[v], sum[r][v]);
         }
       }
     }
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < rows; ++r) {
-    T* y = a.y + r * a.y_row;
+  for (int r = 0; r < rows; ++r, y += a.y_row) {
 #pragma GCC unroll 16
     for (int v = 0; v < vectors; ++v) {
       const V value = a.relu ? relu(sum[r][v]) : sum[r][v];
-      if (v + 1 < vectors || a.last == V::width) {
+      if (v + 1 < vectors || last == V::width) {
         value.store(y + v * V::width);
       } else {
-        value.store(y + v * V::width, V::first(a.last));
+        value.store(y + v * V::width, V::first(last));
       }
     }
   }
 }
 
-/// Calls shared_rows_tile for sizes known only at run time: 1 .. kSharedRows, 1 .. kSharedVectors.
-template <class T, int rows = kSharedRows, int vectors = kSharedVectors>
-REEL_INLINE void call_shared_rows_tile(int64_t row_count, int64_t vector_count, const SharedRowsArguments<T>& a) {
+/// `rows` whole output rows. The tiles follow one another within one function, so that the addresses of the next are known
+/// long before the sums of this one are.
+template <class T, int rows>
+__attribute__((noinline)) void shared_rows(const SharedRowsArguments<T>& a, int64_t columns) {
+  constexpr int64_t width = Vec<T>::width;
+  const T* x = a.x;
+  T* y = a.y;
+  const auto tile = [&]<int vectors>() {
+    shared_rows_tile<T, rows, vectors>(a, x, y, min(width, columns - (vectors - 1) * width));
+    x += vectors * width;
+    y += vectors * width;
+    columns -= vectors * width;
+  };
+  constexpr int most = kSharedVectors, half = (most + 2) / 2;
+  // No single vector is left behind: it would take almost as long as a whole tile.
+  while (columns > (most - 1) * width && (columns <= most * width || columns > (most + 1) * width))
+    tile.template operator()<most>();
+  while (columns > (half - 1) * width) tile.template operator()<half>();
+  if constexpr (half > 2) {
+    if (columns > width) tile.template operator()<2>();
+  }
+  if (columns > 0) tile.template operator()<1>();
+}
+
+/// shared_rows for 1 .. kSharedRows rows.
+template <class T, int rows = kSharedRows>
+REEL_INLINE void call_shared_rows(int64_t row_count, int64_t columns, const SharedRowsArguments<T>& a) {
   if (row_count < rows) {
-    if constexpr (rows > 1) call_shared_rows_tile<T, rows - 1>(row_count, vector_count, a);
-  } else if (vector_count < vectors) {
-    if constexpr (vectors > 1) call_shared_rows_tile<T, rows, vectors - 1>(row_count, vector_count, a);
+    if constexpr (rows > 1) call_shared_rows<T, rows - 1>(row_count, columns, a);
   } else {
-    shared_rows_tile<T, rows, vectors>(a);
+    shared_rows<T, rows>(a, columns);
   }
 }
 
@@ -98,25 +123,19 @@ REEL_INLINE bool rows_share(const ConvAxis (&axis)[3], const BlockLayout& layout
 /// All rows of a plane of a block. `a` describes output row 0; its x_row and y_row are those of neighbouring rows.
 template <class T>
 REEL_INLINE void correlate_shared_rows(int64_t dilation, int64_t rows, int64_t columns, SharedRowsArguments<T> a) {
-  constexpr int64_t width = Vec<T>::width;
   const T* const x = a.x;
   T* const y = a.y;
   const int64_t x_step = a.x_row, y_step = a.y_row;
   a.x_row *= dilation;
   a.y_row *= dilation;
-  const int64_t vectors = ceil_div(columns, width), tiles = ceil_div(vectors, kSharedVectors);
   for (int64_t first = 0; first < min(dilation, rows); ++first) {
     const int64_t members = ceil_div(rows - first, dilation), groups = ceil_div(members, kSharedRows);
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t member = members * g / groups, next = members * (g + 1) / groups;
       const int64_t row = first + member * dilation;
-      for (int64_t t = 0; t < tiles; ++t) {
-        const int64_t begin = vectors * t / tiles, end = vectors * (t + 1) / tiles;
-        a.x = x + row * x_step + begin * width;
-        a.y = y + row * y_step + begin * width;
-        a.last = min(width, columns - (end - 1) * width);
-        call_shared_rows_tile<T>(next - member, end - begin, a);
-      }
+      a.x = x + row * x_step;
+      a.y = y + row * y_step;
+      call_shared_rows<T>(next - member, columns, a);
     }
   }
 }
