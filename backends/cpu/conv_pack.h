@@ -1,7 +1,7 @@
 #pragma once
 
 #include "reel/backends/cpu/conv_layout.h"
-#include "reel/backends/cpu/simd.h"
+#include "reel/backends/cpu/vector_loops.h"
 
 /// Copies the input of one block into its packed layout.
 namespace reel::cpu::REEL_CPU_ISA {
@@ -16,20 +16,28 @@ REEL_INLINE Vec<T> relu_masked(Vec<T> x, Vec<T> y) {
 template <class T>
 REEL_INLINE void copy_masked(const T* x, const T* y, int64_t n, T* to) {
   using V = Vec<T>;
-  int64_t i = 0;
+  const auto copy = [n, to](auto value) {
+    int64_t i = 0;
+    for (; i + 4 * V::width <= n; i += 4 * V::width) {
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k) value(AllLanes<T>{}, i + k * V::width).store(to + i + k * V::width);
+    }
+    for (; i + V::width <= n; i += V::width) value(AllLanes<T>{}, i).store(to + i);
+    if (i < n) value(FirstLanes<T>(n - i), i).store(to + i);
+  };
   if (y == nullptr) {
-    for (; i + V::width <= n; i += V::width) V::load(x + i).store(to + i);
-    if (i < n) V::load(x + i, V::first(n - i)).store(to + i);
+    copy([x](auto lanes, int64_t i) { return lanes.load(x + i); });
   } else {
-    for (; i + V::width <= n; i += V::width) relu_masked(V::load(x + i), V::load(y + i)).store(to + i);
-    if (i < n) relu_masked(V::load(x + i, V::first(n - i)), V::load(y + i, V::first(n - i))).store(to + i);
+    copy([x, y](auto lanes, int64_t i) { return relu_masked(lanes.load(x + i), lanes.load(y + i)); });
   }
 }
 
 /// to[begin .. end) = 0, and up to a vector more.
 template <class T>
 REEL_INLINE void fill_zero(T* to, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; i += Vec<T>::width) Vec<T>::zero().store(to + i);
+  typename Vec<T>::Raw zero = Vec<T>::zero().raw;
+  __asm__("" : "+x"(zero));  // else it becomes a call of memset, which takes longer than a border has elements
+  for (int64_t i = begin; i < end; i += Vec<T>::width) Vec<T>{zero}.store(to + i);
 }
 
 /// Where the zeros end that copy_masked wrote behind n elements.
@@ -72,33 +80,50 @@ struct BlockOrigin {
   }
 };
 
-/// One run of `length` positions along the last axis, the first of which is input element `start` of the row x (and of y,
-/// for the relu mask, or null: only with stride 1 and zero padding, as the gradient of an input has them). Zeros of the padding are written unless `zeroed` says that they are there already. May
-/// write up to a vector of zeros beyond the run.
+/// How runs of `length` positions along the last axis, the first of which is element `start` of its row, are packed: what is the
+/// same for all rows. Zeros of the padding are written unless `zeroed` says that they are there already. May write up to a vector
+/// of zeros beyond the run.
 template <class T>
-REEL_INLINE void pack_run(const T* x, const T* y, const ConvAxis& axis, int64_t start, int64_t length, PaddingMode mode,
-                          bool zeroed, T* to) {
-  const auto gather = [&](int64_t q) {
-    const int64_t i = padded_index(start + q * axis.stride, axis.input, mode);
-    to[q] = i < 0 ? T(0) : x[i];
-  };
-  if (axis.stride != 1) {
-    for (int64_t q = 0; q < length; ++q) gather(q);
-    return;
+class RunPacker {
+ public:
+  REEL_INLINE RunPacker(const ConvAxis& axis, int64_t start, int64_t length, PaddingMode mode, bool zeroed)
+      : axis_(axis), start_(start), length_(length), mode_(mode), zeroed_(zeroed) {
+    before_ = max<int64_t>(0, min(length, -start));
+    end_ = max(before_, min(length, axis.input - start));
   }
-  // Padding, the row itself, padding, from left to right, so that what spills is overwritten.
-  const int64_t before = max<int64_t>(0, min(length, -start));
-  const int64_t end = max(before, min(length, axis.input - start));
-  const int64_t copied = end_of_copy<T>(end - before);
-  if (mode == PaddingMode::zero && !zeroed) fill_zero(to, 0, before);
-  if (end > before) copy_masked(x + start + before, y ? y + start + before : y, end - before, to + before);
-  if (mode == PaddingMode::zero) {
-    if (!zeroed) fill_zero(to, before + copied, length);
-  } else {
-    for (int64_t q = 0; q < before; ++q) gather(q);
-    for (int64_t q = end; q < length; ++q) gather(q);
+
+  /// x, and y for the relu mask, or null: their rows. (A mask: only with stride 1 and zero padding, as the gradient of an input
+  /// has them.)
+  REEL_INLINE void operator()(const T* x, const T* y, T* to) const {
+    if (axis_.stride != 1) {
+      gather(x, 0, length_, to);
+      return;
+    }
+    // Padding, the row itself, padding, from left to right, so that what spills is overwritten.
+    const bool zeros = mode_ == PaddingMode::zero && !zeroed_;
+    if (zeros) fill_zero(to, 0, before_);
+    const int64_t count = end_ - before_, first = start_ + before_;
+    if (count > 0) copy_masked(x + first, y ? y + first : y, count, to + before_);
+    if (zeros) fill_zero(to, before_ + end_of_copy<T>(count), length_);
+    if (mode_ == PaddingMode::zero) return;
+    gather(x, 0, before_, to);
+    gather(x, end_, length_, to);
   }
-}
+
+ private:
+  REEL_INLINE void gather(const T* x, int64_t q, int64_t end, T* to) const {
+    for (; q < end; ++q) {
+      const int64_t i = padded_index(start_ + q * axis_.stride, axis_.input, mode_);
+      to[q] = i < 0 ? T(0) : x[i];
+    }
+  }
+
+  const ConvAxis axis_;
+  int64_t start_, length_;
+  PaddingMode mode_;
+  bool zeroed_;
+  int64_t before_, end_;  // positions of padding, and where the row ends
+};
 
 /// Whether all blocks have their padding in the same places, so that one that was zero before the first block was packed
 /// into it keeps the zeros that it needs.
@@ -120,25 +145,28 @@ __attribute__((noinline)) void pack_block(const ConvAxis (&axis)[3], const Block
                                           int64_t plane, int64_t channels, bool zeroed, T* packed) {
   const AxisLayout(&axes)[3] = layout.axes;
   const auto first = [&](int a) { return origin.first[a] * axis[a].stride - axis[a].padding; };
-  const auto input_index = [&](int a, int64_t run, int64_t q) {
-    return padded_index(first(a) + run * axes[a].run_step + q * axis[a].stride, axis[a].input, mode);
-  };
+  // Copies: what the loop over rows reads through a reference it would read again after each vector that it stores.
+  const int64_t pitch = layout.pitch, lead = layout.lead, length = axes[2].length, x_row = axis[2].input;
+  const int64_t rows = axis[1].input, first_row = first(1), row_step = axis[1].stride, row_count = axes[1].length;
   for (int64_t c = 0; c < channels; ++c) {
-    T* to = packed + c * layout.channel;
+    T* to = packed + c * layout.channel + lead;
     for (int64_t run = 0; run < axes[2].runs; ++run) {
-      const int64_t start = first(2) + run * axes[2].run_step;
+      const RunPacker<T> pack_run(axis[2], first(2) + run * axes[2].run_step, length, mode, zeroed);
       for (int64_t run0 = 0; run0 < axes[0].runs; ++run0) {
         for (int64_t q0 = 0; q0 < axes[0].length; ++q0) {
-          const int64_t i0 = input_index(0, run0, q0);
+          const int64_t i0 =
+              padded_index(first(0) + run0 * axes[0].run_step + q0 * axis[0].stride, axis[0].input, mode);
+          const int64_t slice = c * plane + i0 * rows * x_row;
+          const T *const x0 = x + slice, *const y0 = y ? y + slice : nullptr;
           for (int64_t run1 = 0; run1 < axes[1].runs; ++run1) {
-            for (int64_t q1 = 0; q1 < axes[1].length; ++q1, to += layout.pitch) {
-              const int64_t i1 = input_index(1, run1, q1);
-              if (i0 < 0 || i1 < 0) {
-                if (!zeroed) fill_zero(to, layout.lead, layout.lead + axes[2].length);
-                continue;
+            int64_t row = first_row + run1 * axes[1].run_step;
+            for (int64_t q1 = 0; q1 < row_count; ++q1, row += row_step, to += pitch) {
+              const int64_t i1 = padded_index(row, rows, mode);
+              if (i0 >= 0 && i1 >= 0) {
+                pack_run(x0 + i1 * x_row, y0 ? y0 + i1 * x_row : nullptr, to);
+              } else if (!zeroed) {
+                fill_zero(to, 0, length);
               }
-              const int64_t row = c * plane + (i0 * axis[1].input + i1) * axis[2].input;
-              pack_run(x + row, y ? y + row : y, axis[2], start, axes[2].length, mode, zeroed, to + layout.lead);
             }
           }
         }
