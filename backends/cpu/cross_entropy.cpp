@@ -1,6 +1,5 @@
-// Cross entropy with its softmax. Short rows: forward reads the logits and keeps log sum exp of each row, backward reads them
-// again. Long ones, of which a gradient is wanted: forward leaves the gradient too, so that each exponential is computed once.
-// (Backward computes the gradient of long rows as well, as every backend does.)
+// Cross entropy with its softmax. If a gradient is wanted, forward leaves it along with the loss, so that each exponential is
+// computed once. (It can also be computed afterwards, as every backend does, from log sum exp of each row.)
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/softmax_rows.h"
@@ -13,27 +12,85 @@ constexpr int64_t kLossGrain = kGrain / 4;
 
 REEL_INLINE int64_t rows_per_chunk(int64_t cols) { return max<int64_t>(1, kLossGrain / max<int64_t>(cols, 8)); }
 
-/// w (softmax(x) - (c == target)) to dx, and what loss_rows needs of the row. w = 0: zeros, also beside a NaN.
+/// Bytes that lines to be written to are asked for ahead: near enough that they are still there.
+constexpr int64_t kWriteAhead = 8192;
+
+/// A row of exponentials that still has to be scaled to its gradient.
 template <class T>
-__attribute__((noinline)) RowSum<T> gradient_of_row(const T* x, int64_t cols, int64_t target, T w, T* dx) {
-  const T shift = finite_shift(max_of_row(x, cols));
-  const T sum = sum_row<T>(
+struct Unscaled {
+  T* dx = nullptr;  // null: none
+  T scale = 0, at_target = 0;
+  int64_t target = 0;
+
+  REEL_INLINE void finish(int64_t cols) {
+    if (dx == nullptr) return;
+    const Vec<T> by = Vec<T>::broadcast(scale);
+    for_each_vector<T>(0, cols, [to = dx, by](auto lanes, int64_t i) { lanes.store(to + i, lanes.load(to + i) * by); });
+    dx[target] = at_target;
+    dx = nullptr;
+  }
+};
+
+/// The exponentials of a row and their sum; a row before it is scaled on the way, while there is arithmetic.
+template <bool scales, class T>
+__attribute__((noinline)) T exponentials_of_row(const T* x, int64_t cols, T shift, T* dx, T* before, T scale) {
+  return sum_row<T>(
       cols, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
         const Vec<T> e = exp_negative(lanes.load_for_max(x + i) - Vec<T>::broadcast(shift));
         prefetch_next_row(x + i, cols);
-        prefetch_next_row(dx + i, cols);
+        __builtin_prefetch(reinterpret_cast<char*>(dx + i) + kWriteAhead, 1);
         lanes.store(dx + i, e);
+        if (scales) lanes.store(before + i, lanes.load(before + i) * Vec<T>::broadcast(scale));
         return acc + e;
       });
+}
+
+/// w (softmax(x) - (c == target)) to dx, up to what `row` says is left to do, and what loss_rows needs of the row. What was left
+/// of the row before is done. w = 0: zeros, also beside a NaN.
+template <class T>
+__attribute__((noinline)) RowSum<T> gradient_of_row(const T* x, int64_t cols, int64_t target, T w, T* dx,
+                                                    Unscaled<T>& row) {
+  const T shift = finite_shift(max_of_row(x, cols));
+  T sum;
+  if (row.dx != nullptr) {
+    sum = exponentials_of_row<true>(x, cols, shift, dx, row.dx, row.scale);
+    row.dx[row.target] = row.at_target;
+    row.dx = nullptr;
+  } else {
+    sum = exponentials_of_row<false>(x, cols, shift, dx, dx, T(1));
+  }
   if (w == T(0) || sum == T(0)) {  // an all -infinity row: loss NaN, gradient 0
     for_each_vector<T>(0, cols, [=](auto lanes, int64_t i) { lanes.store(dx + i, Vec<T>::zero()); });
     return {shift, sum};
   }
-  const T inverse = T(1) / sum, at_target = w * (dx[target] * inverse - T(1));
-  const Vec<T> scale = Vec<T>::broadcast(w * inverse);
-  for_each_vector<T>(0, cols, [=](auto lanes, int64_t i) { lanes.store(dx + i, lanes.load(dx + i) * scale); });
-  dx[target] = at_target;
+  const T inverse = T(1) / sum;
+  row = {dx, w * inverse, w * (dx[target] * inverse - T(1)), target};
   return {shift, sum};
+}
+
+/// The same for as many short rows as a vector has lanes, to the bit; log of the sums. False, and dx is not written, if some row is
+/// ignored or all -infinity.
+template <class T, class Index>
+__attribute__((noinline)) bool gradient_of_short_rows(const T* x, int64_t cols, const Index* target, int64_t ignore,
+                                                      T w, T* shifts, T* log_sums, T* dx) {
+  using V = Vec<T>;
+  ShortRows<T> tile(cols);
+  tile.load(x);
+  const auto [shift, sum] = tile.exponentials(T(1));
+  alignas(kVectorBytes) T at_target[V::width], sums[V::width];
+  sum.store(sums);
+  for (int k = 0; k < V::width; ++k) {
+    if (target[k] == ignore || sums[k] == T(0)) return false;
+    at_target[k] = tile.at(k, target[k]);
+  }
+  shift.store(shifts);
+  log(sum).store(log_sums);
+  const V one = V::broadcast(1), inverse = one / sum;
+  (V::broadcast(w) * (V::load(at_target) * inverse - one)).store(at_target);
+  tile.scale(V::broadcast(w) * inverse);
+  tile.store(dx);
+  for (int k = 0; k < V::width; ++k) dx[k * cols + target[k]] = at_target[k];
+  return true;
 }
 
 /// loss = (max - x[target]) + log sum exp(x - max): both terms are small where the loss is, however large the logits are.
@@ -41,16 +98,19 @@ __attribute__((noinline)) RowSum<T> gradient_of_row(const T* x, int64_t cols, in
 template <class T, class Index>
 void loss_rows(const T* x, int64_t rows, int64_t cols, const Index* target, int64_t ignore, T* loss, T* lse, T w,
                T* dx) {
+  Unscaled<T> unscaled;
   for (int64_t first = 0; first < rows; first += kLogRows<T>) {
     const int64_t count = min(kLogRows<T>, rows - first);
     T shifts[kLogRows<T>], log_sums[kLogRows<T>];  // log sum: -infinity if all entries of the row are
     if (dx == nullptr) {
       log_sum_exp_rows(x + first * cols, count, cols, T(1), shifts, log_sums);
-    } else {
-      log_sum_exp_rows(count, shifts, log_sums, [=](int64_t k) {
+    } else if (count < kLogRows<T> || cols > kShortRow<T> || w == T(0) ||
+               !gradient_of_short_rows(x + first * cols, cols, target + first, ignore, w, shifts, log_sums,
+                                       dx + first * cols)) {
+      log_sum_exp_rows(count, shifts, log_sums, [=, &unscaled](int64_t k) {
         const int64_t r = first + k, wanted = target[r];
         const bool counts = wanted != ignore;
-        return gradient_of_row(x + r * cols, cols, counts ? wanted : 0, counts ? w : T(0), dx + r * cols);
+        return gradient_of_row(x + r * cols, cols, counts ? wanted : 0, counts ? w : T(0), dx + r * cols, unscaled);
       });
     }
     for (int64_t k = 0; k < count; ++k) {
@@ -59,6 +119,7 @@ void loss_rows(const T* x, int64_t rows, int64_t cols, const Index* target, int6
       loss[r] = target[r] == ignore ? T(0) : (shifts[k] - x[r * cols + target[r]]) + log_sums[k];
     }
   }
+  unscaled.finish(cols);
 }
 
 template <class Index>
@@ -135,9 +196,7 @@ void CpuOps::cross_entropy(const Array& logits, const Array& target, int64_t ign
   losses(*this, logits, target, ignore, loss, lse, nullptr);
 }
 
-bool CpuOps::fuses_loss_gradient(DType dtype, int64_t cols) const {
-  return dispatch_floating(dtype, [&]<class T>() { return cols > kShortRow<T>; });
-}
+bool CpuOps::fuses_loss_gradient(DType, int64_t) const { return true; }
 
 void CpuOps::cross_entropy_ahead(const Array& logits, const Array& target, int64_t ignore, const Array& loss,
                                  const Array& lse, const Array& dlogits) {
@@ -152,6 +211,14 @@ void CpuOps::cross_entropy_scale(const Array& lse, const Array& target, int64_t 
     const T *const lses = lse.as<T>(), *const grads = dloss.as<T>();
     T* const dx = dlogits.as<T>();
     if (stride == 0 && *grads == T(1)) return;
+    if (stride == 0 && *grads > T(0) && *grads < kInfinity<T>) {  // zeros stay: rows need not be told apart
+      const int64_t size = rows * cols;
+      parallel_for(size, even_chunk(size), [=, factor = *grads](int64_t begin, int64_t end) {
+        const Vec<T> scale = Vec<T>::broadcast(factor);
+        for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) { lanes.store(dx + i, lanes.load(dx + i) * scale); });
+      });
+      return;
+    }
     dispatch_index(target.dtype, [&]<class Index>() {
       const Index* const wanted = target.as<Index>();
       parallel_for(rows, rows_per_chunk(cols), [=](int64_t begin, int64_t end) {

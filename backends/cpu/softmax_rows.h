@@ -99,6 +99,7 @@ class ShortRows {
     for (int64_t i = 0; i < n; ++i) exp_negative((column(i) - shift) * vrate).store(columns_ + i * kRows);
     return {shift, sum()};
   }
+  REEL_INLINE T at(int64_t row, int64_t i) const { return columns_[i * kRows + row]; }
   REEL_INLINE void scale(V by) {
     const int64_t n = n_;
     for (int64_t i = 0; i < n; ++i) (column(i) * by).store(columns_ + i * kRows);
