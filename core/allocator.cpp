@@ -188,13 +188,12 @@ __attribute__((noinline)) ThreadCache* start_thread() {
 
 ThreadCache* thread_cache() { return this_thread != nullptr ? this_thread : start_thread(); }
 
-/// A block for a team's member that had none left; null beyond what teams are provided with.
-void* take_for_team(ThreadCache& member, int index) {
+/// Whether teams of so many are provided with blocks of a class.
+bool provides(int index, int team) { return static_cast<std::int64_t>(class_bytes(index)) * team <= kDepotBound / 4; }
+
+/// Brings the blocks of a class that teams are provided with to `wanted`, as far as memory goes.
+void provide(Depot& shared, int index, std::int64_t wanted) {
   const auto room = static_cast<std::int64_t>(class_bytes(index));
-  if (member.owned[index] == kTeamLevels || room * member.team > kDepotBound / 4) return nullptr;
-  const std::int64_t wanted = std::int64_t{++member.owned[index]} * member.team;
-  Depot& shared = depot();
-  const std::lock_guard lock(shared.mutex);
   for (; shared.provided[index] < wanted; ++shared.provided[index]) {
     void* const block =
         shared.team_bytes + room <= kDepotBound ? take_from_system(static_cast<std::size_t>(room)) : nullptr;
@@ -204,9 +203,28 @@ void* take_for_team(ThreadCache& member, int index) {
     shared.for_teams.push(index, block);
     shared.team_bytes += room;
   }
+}
+
+/// A block for a team's member that had none left; null beyond what teams are provided with.
+void* take_for_team(ThreadCache& member, int index) {
+  if (member.owned[index] == kTeamLevels || !provides(index, member.team)) return nullptr;
+  const std::int64_t wanted = std::int64_t{++member.owned[index]} * member.team;
+  Depot& shared = depot();
+  const std::lock_guard lock(shared.mutex);
+  provide(shared, index, wanted);
   void* const block = shared.for_teams.pop(index);
-  if (block != nullptr) shared.team_bytes -= room;
+  if (block != nullptr) shared.team_bytes -= static_cast<std::int64_t>(class_bytes(index));
   return block;
+}
+
+/// A member's team has become larger: what it holds from before, the new members will need too, whenever they first have work.
+__attribute__((noinline)) void provide_for_larger_team(ThreadCache& member, int threads) noexcept {
+  Depot& shared = depot();
+  const std::lock_guard lock(shared.mutex);
+  for (int index = 0; index < kClasses; ++index) {
+    if (member.owned[index] > 0 && provides(index, threads))
+      provide(shared, index, std::int64_t{member.owned[index]} * threads);
+  }
 }
 
 // From elsewhere than the thread's lists.
@@ -284,6 +302,8 @@ void host_free(void* block, std::size_t bytes) noexcept {
 TeamMember::TeamMember(int threads) : outside_(this_thread) {
   if (team_cache == nullptr && !this_thread_ended) team_cache = new_cache();
   if (team_cache == nullptr) return;
+  if (threads > team_cache->team) [[unlikely]]
+    provide_for_larger_team(*team_cache, threads);
   team_cache->team = threads;
   this_thread = team_cache;
 }

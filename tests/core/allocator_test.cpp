@@ -314,33 +314,50 @@ TEST(Memory, ASteadyTrainingStepCallsMallocZeroTimes) {
   EXPECT_EQ(malloc_calls() - before, 0);
 }
 
+void work_in(std::int64_t bytes) {
+  const Scratch a(static_cast<std::size_t>(bytes)), b(static_cast<std::size_t>(bytes));
+  *a.as<char>() = *b.as<char>() = 1;
+}
+
+/// f(part) in as many threads: each part waits for all others.
+template <class F>
+void in_all(int threads, F f) {
+  std::atomic<int> arrived{0};
+  parallel_for(threads, 1, [&](std::int64_t part, std::int64_t) {
+    ++arrived;
+    while (arrived.load() < threads) std::this_thread::yield();
+    f(part);
+  });
+}
+
 // Whoever gets a part of a loop finds memory for it, though another thread had the part before.
 TEST(Memory, AnyMemberOfATeamWorksInMemoryThatOneHasWarmed) {
   if (!malloc_is_counted()) GTEST_SKIP() << "malloc belongs to a sanitizer";
   constexpr int kThreads = 16;
   const int before = num_threads();
   set_num_threads(kThreads);
-  const auto work = [](std::int64_t bytes) {
-    const Scratch a(static_cast<std::size_t>(bytes)), b(static_cast<std::size_t>(bytes));
-    *a.as<char>() = *b.as<char>() = 1;
-  };
-  // Each part waits for all others: so each thread has one.
-  const auto in_all = [&](auto f) {
-    std::atomic<int> arrived{0};
-    parallel_for(kThreads, 1, [&](std::int64_t part, std::int64_t) {
-      ++arrived;
-      while (arrived.load() < kThreads) std::this_thread::yield();
-      f(part);
-    });
-  };
-  in_all([&](std::int64_t part) {
-    if (part == 3) work(50'000);
+  in_all(kThreads, [](std::int64_t part) {
+    if (part == 3) work_in(50'000);
   });
   const std::int64_t calls = malloc_calls();
-  in_all([&](std::int64_t) { work(50'000); });
+  in_all(kThreads, [](std::int64_t) { work_in(50'000); });
   EXPECT_EQ(malloc_calls() - calls, 0);
-  in_all([&](std::int64_t) { work(100'000); });
+  in_all(kThreads, [](std::int64_t) { work_in(100'000); });
   EXPECT_GT(malloc_calls(), calls);  // another class
+  set_num_threads(before);
+}
+
+// The members from before have memory and ask for none: the new ones find some all the same, whenever they first have work.
+TEST(Memory, NewMembersOfALargerTeamWorkInMemoryThatIsThereWhenItStarts) {
+  if (!malloc_is_counted()) GTEST_SKIP() << "malloc belongs to a sanitizer";
+  const int before = num_threads();
+  set_num_threads(2);
+  in_all(2, [](std::int64_t) { work_in(300'000); });
+  set_num_threads(5);
+  in_all(5, [](std::int64_t) {});
+  const std::int64_t calls = malloc_calls();
+  in_all(5, [](std::int64_t) { work_in(300'000); });
+  EXPECT_EQ(malloc_calls() - calls, 0);
   set_num_threads(before);
 }
 
