@@ -11,6 +11,7 @@ BENCHMARKS = Path(__file__).resolve().parent.parent
 
 # Peers are measured at their best: without this glibc gives big blocks back to the system after every op.
 TUNED = {"GLIBC_TUNABLES": "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184"}
+HUGE_PAGES = {"GLIBC_TUNABLES": TUNED["GLIBC_TUNABLES"] + ":glibc.malloc.hugetlb=1"}  # asked for with madvise
 JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 
 
@@ -97,6 +98,8 @@ def find_sides(build, peers, python, quick=False):
         "python torch": [("", [*python_rows, "torch"], torch)],
         "numba": [("", [*python_rows, "numba"], {})],
     }
+    if not quick:
+        settings["torch"].append(("huge pages", [peers / "torch_rows"], {**torch, **HUGE_PAGES}))
     if not quick and os.path.exists(JEMALLOC):
         settings["torch"].append(("jemalloc", [peers / "torch_rows"], {**torch, "LD_PRELOAD": JEMALLOC}))
     if wide:  # an older OpenBLAS does not know newer CPUs and takes a lesser core for them

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cinttypes>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <future>
 #include <random>
@@ -291,6 +294,31 @@ TEST(Memory, WhereThereIsNoneALoopGivesTheCallersCacheBack) {
   }
   EXPECT_LE(memory_stats().cached_bytes, before - kCached);
 }
+
+#if defined(__linux__)
+/// The flags that the system keeps of the mapping in which `memory` lies: "rd wr mr mw me ac hg ".
+std::string flags_of_mapping(const void* memory) {
+  std::ifstream maps("/proc/self/smaps");
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  bool here = false;
+  for (std::string line; std::getline(maps, line);) {
+    std::uintptr_t begin = 0, end = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &begin, &end) == 2)
+      here = begin <= address && address < end;
+    if (here && line.rfind("VmFlags:", 0) == 0) return line.substr(8) + " ";
+  }
+  return "";
+}
+
+TEST(Memory, LargeBlocksAskForHugePages) {
+  if (!std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled")) GTEST_SKIP() << "this system has no huge pages";
+  const Tensor large = zeros({std::int64_t{12} << 20}, {.dtype = u8});
+  const std::string flags = flags_of_mapping(large.array().data);
+  if (flags.empty()) GTEST_SKIP() << "this system tells no flags of mappings";
+  EXPECT_NE(flags.find(" hg "), std::string::npos) << flags;
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large.array().data) % (std::uintptr_t{2} << 20), 0u);
+}
+#endif
 
 TEST(Memory, ASteadyTrainingStepCallsMallocZeroTimes) {
   if (!malloc_is_counted()) GTEST_SKIP() << "malloc belongs to a sanitizer";
