@@ -299,9 +299,9 @@ class REEL_API Ops {
   virtual void cross_entropy_backward(const Array& logits, const Array& target, std::int64_t ignore, const Array& lse,
                                       const Array& dloss, const Array& dlogits) = 0;
 
-  /// Whether `cross_entropy_ahead` and `cross_entropy_scale` are there for so many columns: else the gradient waits for
-  /// cross_entropy_backward, which computes the exponentials again.
-  virtual bool fuses_loss_gradient(DType dtype, std::int64_t cols) const;
+  /// Whether `cross_entropy_ahead` and `cross_entropy_scale` are there: else the gradient waits for cross_entropy_backward, which
+  /// computes the exponentials again.
+  virtual bool fuses_loss_gradient() const;
   /// cross_entropy, and in the same pass dlogits [rows, cols], the gradient of the mean, or of the sum of all losses.
   virtual void cross_entropy_ahead(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
                                    const Array& lse, const Array& dlogits);

@@ -189,8 +189,7 @@ Tensor row_losses(const Tensor& logits, const Tensor& target, std::int64_t ignor
   Tensor lse = empty({mean ? rows + 1 : rows}, options);
   const Tensor scores = detail::packed(logits);
   Ops& ops = backend(logits.device());
-  const bool ahead = ops.fuses_loss_gradient(logits.dtype(), logits.shape()[1]) &&
-                     detail::would_record("cross_entropy", logits, where);
+  const bool ahead = ops.fuses_loss_gradient() && detail::would_record("cross_entropy", logits, where);
   Tensor made = ahead ? empty_like(scores) : Tensor();  // the gradient for a dloss of 1
   if (ahead) ops.cross_entropy_ahead(scores.array(), target.array(), ignore, loss.array(), lse.array(), made.array());
   else ops.cross_entropy(scores.array(), target.array(), ignore, loss.array(), lse.array());

@@ -39,8 +39,8 @@ struct CrossEntropyOptions {
 /// weight of its target; NaN if there is none. Soft labels: target of logits' shape and dtype, probabilities, gives
 /// -sum_c weight[c] t[c] log p[c] with t = (1 - e) target + e / classes; the mean is over all rows and target has a
 /// gradient too. Throws ShapeError, DTypeError, DeviceError, IndexError (row and value), Error for the smoothing.
-/// Backward keeps logits, target and each row's log sum exp; on the CPU, where there are more than a few classes, the
-/// gradient too, as large as the logits, until the first sweep.
+/// Backward keeps logits, target and each row's log sum exp; on the CPU the gradient too, as large as the logits, until
+/// the first sweep.
 REEL_API Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options = {},
                               SourceLocation where = SourceLocation::current());
 /// Per row of the values [total, classes, ...].

@@ -42,7 +42,7 @@ class CpuOps final : public Ops {
                      const Array& lse) override;
   void cross_entropy_backward(const Array& logits, const Array& target, std::int64_t ignore, const Array& lse,
                               const Array& dloss, const Array& dlogits) override;
-  bool fuses_loss_gradient(DType dtype, std::int64_t cols) const override;
+  bool fuses_loss_gradient() const override;
   void cross_entropy_ahead(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
                            const Array& lse, const Array& dlogits) override;
   void cross_entropy_scale(const Array& lse, const Array& target, std::int64_t ignore, const Array& dloss,

@@ -196,7 +196,7 @@ void CpuOps::cross_entropy(const Array& logits, const Array& target, int64_t ign
   losses(*this, logits, target, ignore, loss, lse, nullptr);
 }
 
-bool CpuOps::fuses_loss_gradient(DType, int64_t) const { return true; }
+bool CpuOps::fuses_loss_gradient() const { return true; }
 
 void CpuOps::cross_entropy_ahead(const Array& logits, const Array& target, int64_t ignore, const Array& loss,
                                  const Array& lse, const Array& dlogits) {
