@@ -247,6 +247,23 @@ TYPED_TEST(CrossEntropy, IsNanInARowWithNanOrPlusInfinityAndOnlyThere) {
   }
 }
 
+/// Row `row` of a batch has the bits that it has alone.
+template <class Way, class T>
+void expect_row_is_that_alone(const TestArray<T>& x, const TestArray<int64_t>& target, const TestArray<T>& dloss,
+                              const Loss<Way>& batch, int64_t row) {
+  const int64_t cols = x.array().shape[1];
+  TestArray<T> x_alone(Shape{1, cols}), dloss_alone(Shape{1});
+  TestArray<int64_t> target_alone(Shape{1});
+  for (int64_t c = 0; c < cols; ++c) x_alone.set(c, x[row * cols + c]);
+  dloss_alone.set(0, dloss[row]);
+  target_alone.set(0, target[row]);
+  const Loss<Way> alone(x_alone, target_alone, dloss_alone);
+  const auto bits = [](T value) { return std::signbit(value) ? -std::abs(value) - 1 : value; };  // -0 is not 0
+  ASSERT_EQ(bits(alone.loss[0]), bits(batch.loss[row])) << row;
+  ASSERT_EQ(alone.lse[0], batch.lse[row]) << row;
+  for (int64_t c = 0; c < cols; ++c) ASSERT_EQ(bits(alone.dlogits[c]), bits(batch.dlogits[row * cols + c])) << row;
+}
+
 TYPED_TEST(CrossEntropy, OfARowAloneIsThatOfTheRowInABatch) {
   using T = typename TypeParam::Number;
   const int64_t rows = 21;
@@ -255,16 +272,34 @@ TYPED_TEST(CrossEntropy, OfARowAloneIsThatOfTheRowInABatch) {
     const auto dloss = test::random_array<T>(Shape{rows}, 12);
     const auto target = targets<int64_t>(rows, cols);
     const Loss<TypeParam> batch(x, target, dloss);
-    for (const int64_t row : {0, 3, 18}) {
-      TestArray<T> x_alone(Shape{1, cols}), dloss_alone(Shape{1});
-      TestArray<int64_t> target_alone(Shape{1});
-      for (int64_t c = 0; c < cols; ++c) x_alone.set(c, x[row * cols + c]);
-      dloss_alone.set(0, dloss[row]);
-      target_alone.set(0, target[row]);
-      const Loss<TypeParam> alone(x_alone, target_alone, dloss_alone);
-      ASSERT_EQ(alone.loss[0], batch.loss[row]);
-      ASSERT_EQ(alone.lse[0], batch.lse[row]);
-      for (int64_t c = 0; c < cols; ++c) ASSERT_EQ(alone.dlogits[c], batch.dlogits[row * cols + c]);
+    for (const int64_t row : {0, 3, 18}) expect_row_is_that_alone(x, target, dloss, batch, row);
+  }
+}
+
+// Rows that are scaled while the next one is computed, or several at once, do not meet the others.
+TYPED_TEST(CrossEntropy, OfARowAloneIsThatOfTheRowBesideIgnoredOnesAndMinusInfinities) {
+  using T = typename TypeParam::Number;
+  const int64_t rows = 40;
+  for (const int64_t cols : {2, 10, 16, 17, 1025}) {
+    auto x = test::random_array<T>(Shape{rows, cols}, 16);
+    const auto dloss = test::random_array<T>(Shape{rows}, 17);
+    auto target = targets<int64_t>(rows, cols);
+    for (const int64_t row : {0, 9, 10, 39}) target.set(row, kIgnore);
+    for (int64_t c = 0; c < cols; ++c) x.set(20 * cols + c, -kInf<T>);
+    for (int64_t c = 0; c < cols; ++c) x.set(22 * cols + c, c == target[22] ? T(1) : -kInf<T>);
+    const Loss<TypeParam> batch(x, target, dloss);
+    for (int64_t row = 0; row < rows; ++row) {
+      if (row == 20) continue;  // its loss is NaN
+      expect_row_is_that_alone(x, target, dloss, batch, row);
+    }
+    for (int64_t c = 0; c < cols; ++c) ASSERT_EQ(batch.dlogits[20 * cols + c], 0);
+
+    // One positive factor for all, as a mean or a sum has it.
+    TestArray<T> one(Shape{rows}, std::vector<int64_t>{0});
+    for (int64_t row = 0; row < rows; ++row) one.set(row, T(0.25));
+    const Loss<TypeParam> scaled(x, target, one);
+    for (const int64_t row : {0, 9, 20}) {
+      for (int64_t c = 0; c < cols; ++c) ASSERT_FALSE(std::signbit(scaled.dlogits[row * cols + c])) << row;
     }
   }
 }
