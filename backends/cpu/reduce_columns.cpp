@@ -14,6 +14,14 @@ constexpr int64_t kGathered = 16;       // rows moved at once where columns are 
 constexpr int64_t kBlock = 512;         // rows taken at once of a single column: 2^k groups
 constexpr int64_t kTile = 1024;         // columns at a time, about
 constexpr int64_t kTask = 16 * kGrain;  // elements of a large reduction that make a task
+constexpr int64_t kShortRow = 2048;     // bytes
+
+/// Reads memory in order, one element of each cache line. The eight streams of a group of short rows share pages, where the
+/// processor takes them for no stream at all and waits for each line.
+REEL_INLINE void read_lines(const void* from, int64_t bytes) {
+  const volatile char* const p = static_cast<const char*>(from);
+  for (int64_t i = 0; i < bytes; i += 64) static_cast<void>(p[i]);
+}
 
 /// y = or y += the rows of one group: a tree of its own.
 template <class Op, class T, bool merge>
@@ -211,6 +219,8 @@ class Columns {
     const int64_t begin = segment * segment_, end = min(r_.count, begin + segment_);
     const int64_t step = r_.reduced.inner_stride(0);
     const bool one_axis = r_.reduced.rank == 1;
+    const int64_t row_bytes = width * size_;
+    const bool short_rows = one_axis && stride_ == 1 && step == width && row_bytes <= kShortRow;
     Cursor<1> cursor(r_.reduced, r_.reduced.rank, begin);
     for (int64_t i = begin; i < end; i += kGathered) {
       const int64_t count = min(kGathered, end - i);
@@ -221,8 +231,10 @@ class Columns {
         if (!one_axis) cursor.next();
       }
       if (stride_ != 1) gather(rows, count, one_axis && step == 1, nothing + tile_ * size_, width);
-      tree.push_group(rows);
-      if (count > kGroup) tree.push_group(rows + kGroup);
+      for (int64_t k = 0; k < count; k += kGroup) {
+        if (short_rows) read_lines(rows[k], min(kGroup, count - k) * row_bytes);
+        tree.push_group(rows + k);
+      }
     }
   }
 
