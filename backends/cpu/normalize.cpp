@@ -129,14 +129,15 @@ struct Backward {
   int64_t n;
 
   /// Row r's dx; dy xhat and dy are added to the row's places in dscale and dshift. (The lambdas capture copies: what is
-  /// reached through `this` would be read again after each store.)
+  /// reached through `this` would be read again after each store.) all: none of the pointers is null, and no loop asks.
+  template <bool all>
   REEL_INLINE void row(int64_t r, T* dscale, T* dshift) const {
     const T *const from = x + r * n, *const grad = dy + r * n;
-    T* const to = dx == nullptr ? nullptr : dx + r * n;
+    T* const to = all || dx != nullptr ? dx + r * n : nullptr;
     const auto scaled = [scale = scale](Vec<T> dy_i, auto lanes, int64_t i) {
-      return scale == nullptr ? dy_i : dy_i * lanes.load(scale + i);
+      return all || scale != nullptr ? dy_i * lanes.load(scale + i) : dy_i;
     };
-    const T center = mean == nullptr ? T(0) : mean[r], count = static_cast<T>(n), rate = rstd[r];
+    const T center = all || mean != nullptr ? mean[r] : T(0), count = static_cast<T>(n), rate = rstd[r];
     const Sums<T, 3> sums = sum_terms<T, 3>(n, [=, n = n](const Pack<T, 3>& acc, auto lanes, int64_t i) {
       prefetch_next_row(from + i, n);
       prefetch_next_row(grad + i, n);
@@ -152,13 +153,13 @@ struct Backward {
     const Standardize<T> standard({center, rest, rate});
     for_each_vector<T>(0, n, [=, n = n](auto lanes, int64_t i) {
       const Vec<T> dy_i = lanes.load(grad + i), xhat = standard(lanes.load(from + i));
-      if (to != nullptr) {
+      if (all || to != nullptr) {
         const Vec<T> g = fma(scaled(dy_i, lanes, i), Vec<T>::broadcast(rate), Vec<T>::broadcast(shift));
         prefetch_next_row(to + i, n);
         lanes.store(to + i, fma(xhat, Vec<T>::broadcast(slope), g));
       }
-      if (dscale != nullptr) lanes.store(dscale + i, fma(dy_i, xhat, lanes.load(dscale + i)));
-      if (dshift != nullptr) lanes.store(dshift + i, dy_i + lanes.load(dshift + i));
+      if (all || dscale != nullptr) lanes.store(dscale + i, fma(dy_i, xhat, lanes.load(dscale + i)));
+      if (all || dshift != nullptr) lanes.store(dshift + i, dy_i + lanes.load(dshift + i));
     });
   }
 };
@@ -220,8 +221,12 @@ void CpuOps::normalize_backward(const Array& x, bool, const Array* scale, const 
     parallel_for(ceil_div(rows, part), max<int64_t>(1, kNormalizeGrain / (part * n)), [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p) {
         T* const sums = scratch.as<T>() + p * width;
-        for (int64_t r = p * part; r < min(rows, (p + 1) * part); ++r)
-          work.row(r, dscale ? sums : nullptr, dshift ? sums + width - n : nullptr);
+        T *const scales = dscale ? sums : nullptr, *const shifts = dshift ? sums + width - n : nullptr;
+        const bool all = mean != nullptr && scale != nullptr && dx != nullptr && dscale != nullptr && dshift != nullptr;
+        for (int64_t r = p * part; r < min(rows, (p + 1) * part); ++r) {
+          if (all) work.template row<true>(r, scales, shifts);
+          else work.template row<false>(r, scales, shifts);
+        }
       }
     });
     if (width == 0) return;
