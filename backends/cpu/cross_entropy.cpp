@@ -74,21 +74,21 @@ template <class T, class Index>
 __attribute__((noinline)) bool gradient_of_short_rows(const T* x, int64_t cols, const Index* target, int64_t ignore,
                                                       T w, T* shifts, T* log_sums, T* dx) {
   using V = Vec<T>;
-  ShortRows<T> tile(cols);
+  ShortRows<T> tile;
+  tile.start(cols);
   tile.load(x);
-  const auto [shift, sum] = tile.exponentials(T(1));
+  const V sum = tile.exponentials(T(1));
   alignas(kVectorBytes) T at_target[V::width], sums[V::width];
   sum.store(sums);
   for (int k = 0; k < V::width; ++k) {
     if (target[k] == ignore || sums[k] == T(0)) return false;
     at_target[k] = tile.at(k, target[k]);
   }
-  shift.store(shifts);
+  tile.shift().store(shifts);
   log(sum).store(log_sums);
   const V one = V::broadcast(1), inverse = one / sum;
   (V::broadcast(w) * (V::load(at_target) * inverse - one)).store(at_target);
-  tile.scale(V::broadcast(w) * inverse);
-  tile.store(dx);
+  tile.store_scaled(V::broadcast(w) * inverse, dx);
   for (int k = 0; k < V::width; ++k) dx[k * cols + target[k]] = at_target[k];
   return true;
 }

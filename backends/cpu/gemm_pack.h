@@ -1,78 +1,19 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "reel/backends/cpu/kernel.h"
 #include "reel/backends/cpu/simd.h"
+#include "reel/backends/cpu/transpose.h"
 
 /// Rearranges pieces of a matrix so that a tile reads them from consecutive memory.
 namespace reel::cpu::REEL_CPU_ISA::product {
 
-/// The lanes of two registers by position: at(i) < width means lane at(i) of a, otherwise lane at(i) - width of b.
-template <class Pattern, class V, int... i>
-REEL_INLINE V shuffle(V a, V b, std::integer_sequence<int, i...>) {
-  return {__builtin_shufflevector(a.raw, b.raw, Pattern::template at<V::width>(i)...)};
-}
-template <class Pattern, class V>
-REEL_INLINE V shuffle(V a, V b) {
-  return shuffle<Pattern>(a, b, std::make_integer_sequence<int, V::width>());
-}
-
-/// In each 16 bytes, the lower (half = 0) or upper (1) groups of `group` lanes of a and b, alternating.
-template <int lanes, int group, int half>
-struct Interleave {
-  template <int width>
-  static constexpr int at(int i) {
-    const int block = i / lanes * lanes, lane = i % lanes;
-    const int of_b = lane / group % 2, index = lane / (2 * group) * group + lane % group;
-    return block + half * lanes / 2 + index + of_b * width;
-  }
-};
-
-template <class T, int bytes>
-REEL_INLINE Vec<T, 2 * bytes> join(Vec<T, bytes> low, Vec<T, bytes> high) {
-  constexpr int width = Vec<T, bytes>::width;
-  if constexpr (width == 2) {
-    return {__builtin_shufflevector(low.raw, high.raw, 0, 1, 2, 3)};
-  } else if constexpr (width == 4) {
-    return {__builtin_shufflevector(low.raw, high.raw, 0, 1, 2, 3, 4, 5, 6, 7)};
-  } else {
-    return {__builtin_shufflevector(low.raw, high.raw, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)};
-  }
-}
-
-/// 16 bytes each of rows `row`, row + step, row + 2 step, ... (no further than `last`) in one register.
-template <class T, int bytes>
-REEL_INLINE Vec<T, bytes> load_rows(const T* p, int64_t stride, int row, int step, int last) {
-  if constexpr (bytes == 16) {
-    return Vec<T, 16>::load(p + (row < last ? row : last) * stride);
-  } else {
-    constexpr int half = bytes / 2 / 16;
-    return join(load_rows<T, bytes / 2>(p, stride, row, step, last),
-                load_rows<T, bytes / 2>(p, stride, row + half * step, step, last));
-  }
-}
-
 /// A block of one register's rows and 16 bytes of columns, transposed: out[c], lane r = p[r * stride + c]. Rows from
 /// `rows` on are not read; their lanes repeat the last row.
 template <class T, int bytes>
-REEL_INLINE void load_transposed(const T* p, int64_t stride, int rows, Vec<T, bytes>* out) {
-  constexpr int lanes = 16 / static_cast<int>(sizeof(T));
-  Vec<T, bytes> in[lanes];
-#pragma GCC unroll 4
-  for (int r = 0; r < lanes; ++r) in[r] = load_rows<T, bytes>(p, stride, r, lanes, rows - 1);
-  if constexpr (lanes == 4) {
-    const auto a = shuffle<Interleave<4, 1, 0>>(in[0], in[1]), b = shuffle<Interleave<4, 1, 0>>(in[2], in[3]);
-    const auto c = shuffle<Interleave<4, 1, 1>>(in[0], in[1]), d = shuffle<Interleave<4, 1, 1>>(in[2], in[3]);
-    out[0] = shuffle<Interleave<4, 2, 0>>(a, b);
-    out[1] = shuffle<Interleave<4, 2, 1>>(a, b);
-    out[2] = shuffle<Interleave<4, 2, 0>>(c, d);
-    out[3] = shuffle<Interleave<4, 2, 1>>(c, d);
-  } else {
-    out[0] = shuffle<Interleave<2, 1, 0>>(in[0], in[1]);
-    out[1] = shuffle<Interleave<2, 1, 1>>(in[0], in[1]);
-  }
+REEL_INLINE void load_transposed(const T* p, int64_t stride, int rows, Vec<T, bytes> (&out)[kStrip<T>]) {
+  load_strip([=](int r) { return p + (r < rows ? r : rows - 1) * stride; }, out);
 }
 
 /// y[c, r] = x[r, c] for x [rows, columns], up to one register of rows.

@@ -43,7 +43,7 @@ REEL_INLINE T fma(T a, T b, T c) {
 }
 
 // The intrinsics behind Vec, one struct per register. `max` is the machine's: a > b ? a : b, so b if either is NaN.
-// (Its zero-masking form at 512 bits: g++ 12 warns of an uninitialised value in its own header for the plain one.)
+// (Zero-masking forms at 512 bits: g++ 12 warns of uninitialised values in its own headers for the plain ones.)
 template <class T, int bytes>
 struct Register;
 
@@ -122,6 +122,9 @@ struct Register<float, 32> {
   static REEL_INLINE void store(float* p, Raw x) { _mm256_storeu_ps(p, x); }
   static REEL_INLINE Raw max(Raw a, Raw b) { return _mm256_max_ps(a, b); }
   static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm256_fmadd_ps(a, b, c); }
+  static REEL_INLINE Raw join(__m128 low, __m128 high) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(low), high, 1);
+  }
 #if defined(REEL_SIMD_AVX512)
   using Mask = __mmask8;
   static REEL_INLINE Mask first(std::int64_t n) { return static_cast<Mask>((1u << n) - 1); }
@@ -145,6 +148,9 @@ struct Register<double, 32> {
   static REEL_INLINE void store(double* p, Raw x) { _mm256_storeu_pd(p, x); }
   static REEL_INLINE Raw max(Raw a, Raw b) { return _mm256_max_pd(a, b); }
   static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm256_fmadd_pd(a, b, c); }
+  static REEL_INLINE Raw join(__m128d low, __m128d high) {
+    return _mm256_insertf128_pd(_mm256_castpd128_pd256(low), high, 1);
+  }
 #if defined(REEL_SIMD_AVX512)
   using Mask = __mmask8;
   static REEL_INLINE Mask first(std::int64_t n) { return static_cast<Mask>((1u << n) - 1); }
@@ -171,6 +177,9 @@ struct Register<float, 64> {
   static REEL_INLINE void store(float* p, Raw x) { _mm512_storeu_ps(p, x); }
   static REEL_INLINE Raw max(Raw a, Raw b) { return _mm512_maskz_max_ps(0xffff, a, b); }
   static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm512_fmadd_ps(a, b, c); }
+  static REEL_INLINE Raw join(__m256 low, __m256 high) {
+    return _mm512_maskz_insertf32x8(0xffff, _mm512_castps256_ps512(low), high, 1);
+  }
   static REEL_INLINE Mask first(std::int64_t n) { return static_cast<Mask>((1u << n) - 1); }
   static REEL_INLINE Raw load(const float* p, Mask m) { return _mm512_maskz_loadu_ps(m, p); }
   static REEL_INLINE void store(float* p, Raw x, Mask m) { _mm512_mask_storeu_ps(p, m, x); }
@@ -185,6 +194,9 @@ struct Register<double, 64> {
   static REEL_INLINE void store(double* p, Raw x) { _mm512_storeu_pd(p, x); }
   static REEL_INLINE Raw max(Raw a, Raw b) { return _mm512_maskz_max_pd(0xff, a, b); }
   static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm512_fmadd_pd(a, b, c); }
+  static REEL_INLINE Raw join(__m256d low, __m256d high) {
+    return _mm512_maskz_insertf64x4(0xff, _mm512_castpd256_pd512(low), high, 1);
+  }
   static REEL_INLINE Mask first(std::int64_t n) { return static_cast<Mask>((1u << n) - 1); }
   static REEL_INLINE Raw load(const double* p, Mask m) { return _mm512_maskz_loadu_pd(m, p); }
   static REEL_INLINE void store(double* p, Raw x, Mask m) { _mm512_mask_storeu_pd(p, m, x); }
@@ -261,6 +273,11 @@ REEL_INLINE Vec<T, bytes / 2> high_half(Vec<T, bytes> x) {
   } else {
     return {__builtin_shufflevector(x.raw, x.raw, 2, 3)};
   }
+}
+/// The inverse of the two.
+template <class T, int bytes>
+REEL_INLINE Vec<T, 2 * bytes> join(Vec<T, bytes> low, Vec<T, bytes> high) {
+  return {Register<T, 2 * bytes>::join(low.raw, high.raw)};
 }
 
 /// The lanes combined by f(Vec, Vec) in a fixed tree: lane i with i + width / 2, then i with i + width / 4, ...

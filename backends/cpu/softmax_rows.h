@@ -78,51 +78,90 @@ class ShortRows {
   using V = Vec<T>;
   static constexpr int64_t kRows = V::width;
 
-  /// Rows of n elements, one after the other.
-  explicit ShortRows(int64_t n) : n_(n) {
-    for (int64_t i = n; i < kShortRow<T>; ++i) V::zero().store(columns_ + i * kRows);  // sum() adds them
+  /// Rows will have n elements.
+  REEL_INLINE void start(int64_t n) {
+    n_ = n;
+    for (int64_t i = n; i < kShortRow<T>; ++i) V::zero().store(column(i));  // sum() adds them
   }
+  /// Rows one after the other.
+  REEL_INLINE void load(const T* x) {
+    const V lowest = V::broadcast(-kInfinity<T>), highest = load(x, lowest);
+    V{highest.raw == lowest.raw ? V::zero().raw : highest.raw}.store(shift_);
+  }
+  REEL_INLINE V shift() const { return V::load(shift_); }
 
-  REEL_INLINE void load(const T* x) { transpose_matrix(x, kRows, n_, columns_); }
-  REEL_INLINE void store(T* y) const { transpose_matrix(columns_, n_, kRows, y); }
-
-  struct Sums {
-    V shift, sum;
-  };
-  /// exp((x - shift) rate) in the place of each element.
-  REEL_INLINE Sums exponentials(T rate) {
-    const int64_t n = n_;
-    const V lowest = V::broadcast(-kInfinity<T>), vrate = V::broadcast(rate);
-    V highest = lowest;
-    for (int64_t i = 0; i < n; ++i) highest = larger(column(i), highest);
-    const V shift{highest.raw == lowest.raw ? V::zero().raw : highest.raw};
-    for (int64_t i = 0; i < n; ++i) exp_negative((column(i) - shift) * vrate).store(columns_ + i * kRows);
-    return {shift, sum()};
+  /// exp((x - shift) rate) in the place of each element; their sums.
+  REEL_INLINE V exponentials(T rate) {
+    const V vshift = shift(), vrate = V::broadcast(rate);
+    T* const end = column(n_);
+    for (T* p = column(0); p != end; p += kRows) exp_negative((V::load(p) - vshift) * vrate).store(p);
+    return sum<1>(0);
   }
   REEL_INLINE T at(int64_t row, int64_t i) const { return columns_[i * kRows + row]; }
-  REEL_INLINE void scale(V by) {
+
+  /// y = the exponentials times `by`.
+  REEL_INLINE void store_scaled(V by, T* y) const {
     const int64_t n = n_;
-    for (int64_t i = 0; i < n; ++i) (column(i) * by).store(columns_ + i * kRows);
+    if (n < kStrip<T>) {
+      for (int64_t i = 0; i < n; ++i) {
+        T scaled[kRows];
+        (V::load(column(i)) * by).store(scaled);
+        for (int64_t r = 0; r < kRows; ++r) y[r * n + i] = scaled[r];
+      }
+      return;
+    }
+    for_each_strip([=, this](int64_t i) {
+      V strip[kStrip<T>];
+#pragma GCC unroll 4
+      for (int k = 0; k < kStrip<T>; ++k) strip[k] = V::load(column(i + k)) * by;
+      store_strip(strip, [=](int r) { return y + r * n + i; });
+    });
   }
 
  private:
   int64_t n_;
+  alignas(kVectorBytes) T shift_[kRows];
   alignas(kVectorBytes) T columns_[kShortRow<T> * kRows];  // [kShortRow, kRows]
 
-  REEL_INLINE V column(int64_t i) const { return V::load(columns_ + i * kRows); }
+  REEL_INLINE T* column(int64_t i) { return columns_ + i * kRows; }
+  REEL_INLINE const T* column(int64_t i) const { return columns_ + i * kRows; }
 
-  /// In the order of reduce_add for a row in one or two vectors.
-  REEL_INLINE V sum() const {
-    const bool two = n_ > V::width;
-    V sums[V::width];
-#pragma GCC unroll 16
-    for (int i = 0; i < V::width; ++i) sums[i] = two ? column(i) + column(i + V::width) : column(i);
-#pragma GCC unroll 4
-    for (int half = V::width / 2; half >= 1; half /= 2) {
-#pragma GCC unroll 8
-      for (int i = 0; i < half; ++i) sums[i] = sums[i] + sums[i + half];
+  /// f(first column) for strips of the columns, the last of which reaches back over the one before.
+  template <class F>
+  REEL_INLINE void for_each_strip(F f) const {
+    for (int64_t i = 0; i < n_; i += kStrip<T>) f(min(i, n_ - kStrip<T>));
+  }
+
+  /// The largest of each row and `highest`.
+  REEL_INLINE V load(const T* x, V highest) {
+    const int64_t n = n_;
+    if (n < kStrip<T>) {
+      for (int64_t i = 0; i < n; ++i) {
+        for (int64_t r = 0; r < kRows; ++r) column(i)[r] = x[r * n + i];
+        highest = larger(V::load(column(i)), highest);
+      }
+      return highest;
     }
-    return sums[0];
+    for_each_strip([=, this, &highest](int64_t i) {
+      V strip[kStrip<T>];
+      load_strip([=](int r) { return x + r * n + i; }, strip);
+#pragma GCC unroll 4
+      for (int k = 0; k < kStrip<T>; ++k) {
+        strip[k].store(column(i + k));
+        highest = larger(strip[k], highest);
+      }
+    });
+    return highest;
+  }
+
+  /// In the order of reduce_add for a row in one or two vectors: the terms i, i + step, i + 2 step, ...
+  template <int step>
+  REEL_INLINE V sum(int64_t i) const {
+    if constexpr (step == V::width) {
+      return V::load(column(i)) + V::load(column(i + step));
+    } else {
+      return sum<2 * step>(i) + sum<2 * step>(i + step);
+    }
   }
 };
 
@@ -188,11 +227,11 @@ REEL_INLINE void log_sum_exp_rows(int64_t rows, T* shifts, T* log_sums, F sum_ex
 template <class T>
 __attribute__((noinline)) void log_sum_exp_rows(const T* x, int64_t rows, int64_t n, T rate, T* shifts, T* log_sums) {
   if (rows == kLogRows<T> && n <= kShortRow<T>) {
-    ShortRows<T> tile(n);
+    ShortRows<T> tile;
+    tile.start(n);
     tile.load(x);
-    const auto [shift, sum] = tile.exponentials(rate);
-    shift.store(shifts);
-    log(sum).store(log_sums);
+    tile.shift().store(shifts);
+    log(tile.exponentials(rate)).store(log_sums);
     return;
   }
   log_sum_exp_rows(rows, shifts, log_sums, [=](int64_t r) { return sum_exp_row(x + r * n, n, rate); });
@@ -238,12 +277,23 @@ template <class T>
 __attribute__((noinline)) void softmax_rows(const T* x, T* y, int64_t rows, int64_t n, T rate) {
   int64_t r = 0;
   if (n <= kShortRow<T>) {
-    ShortRows<T> tile(n);
-    for (; r + tile.kRows <= rows; r += tile.kRows) {
-      tile.load(x + r * n);
-      const Vec<T> sum = tile.exponentials(rate).sum, zero = Vec<T>::zero();
-      tile.scale({sum.raw == zero.raw ? zero.raw : (Vec<T>::broadcast(1) / sum).raw});
-      tile.store(y + r * n);
+    // Tiles go through each phase together: one has work to do while another waits for its results.
+    using Tile = ShortRows<T>;
+    constexpr int64_t kTiles = 4, kRows = Tile::kRows;
+    const int64_t together = min(kTiles, rows / kRows);
+    Tile tiles[kTiles];
+    alignas(kVectorBytes) T scales[kTiles][kRows];
+    for (int64_t t = 0; t < together; ++t) tiles[t].start(n);
+    while (r + kRows <= rows) {
+      const int64_t count = min(together, (rows - r) / kRows);
+      for (int64_t t = 0; t < count; ++t) tiles[t].load(x + (r + t * kRows) * n);
+      for (int64_t t = 0; t < count; ++t) {
+        const Vec<T> sum = tiles[t].exponentials(rate), zero = Vec<T>::zero();
+        const Vec<T> scale{sum.raw == zero.raw ? zero.raw : (Vec<T>::broadcast(1) / sum).raw};
+        scale.store(scales[t]);
+      }
+      for (int64_t t = 0; t < count; ++t) tiles[t].store_scaled(Vec<T>::load(scales[t]), y + (r + t * kRows) * n);
+      r += count * kRows;
     }
   }
   for (; r < rows; ++r) softmax_row(x + r * n, y + r * n, n, rate);

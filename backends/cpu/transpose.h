@@ -1,11 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/simd.h"
 
-/// Transposition of elements of 4 and 8 bytes in registers: first within each 16 bytes, then their halves.
+/// Transposition of elements of 4 and 8 bytes in registers, first within each 16 bytes: of squares, whose halves then follow, and
+/// of strips, as many columns as 16 bytes hold and as many rows as a vector has lanes, which are loaded and stored in pieces.
 namespace reel::cpu::REEL_CPU_ISA {
+
+/// The columns of a strip.
+template <class T>
+inline constexpr int kStrip = 16 / static_cast<int>(sizeof(T));
 
 namespace transposition {
 
@@ -15,42 +22,33 @@ inline constexpr int kBytes = 32;
 inline constexpr int kBytes = 16;
 #endif
 
+/// The side of a square; 1: there is none.
 template <class T>
 inline constexpr int kSquare = sizeof(T) < 4 ? 1 : kBytes / static_cast<int>(sizeof(T));
 
-/// a and b exchange runs of 2^stage elements, one instruction each: a takes the first of every two runs of both, b the second;
-/// within 16 bytes all the first half, then all the second.
-template <int stage, int bytes, class V>
+/// a and b exchange runs of 2^stage elements, one instruction each: in each 16 bytes (32 for runs of 16 bytes), a takes
+/// the runs of the first halves of both in turn, b those of the second.
+template <int stage, class V>
 REEL_INLINE void exchange(V& a, V& b) {
+  constexpr int size = sizeof(a[0]), width = sizeof(V) / size, run = 1 << stage;
+  constexpr int block = max(2 * run, 16 / size);
+  constexpr auto from = [](int lane) {
+    const int k = lane % block;
+    return lane - k + k / (2 * run) * run + k % run + (k / run % 2) * width;
+  };
   const V x = a, y = b;
-  if constexpr (bytes == 32 && sizeof(x[0]) == 4 && stage == 0) {
-    a = __builtin_shufflevector(x, y, 0, 8, 1, 9, 4, 12, 5, 13);
-    b = __builtin_shufflevector(x, y, 2, 10, 3, 11, 6, 14, 7, 15);
-  } else if constexpr (bytes == 32 && sizeof(x[0]) == 4 && stage == 1) {
-    a = __builtin_shufflevector(x, y, 0, 1, 8, 9, 4, 5, 12, 13);
-    b = __builtin_shufflevector(x, y, 2, 3, 10, 11, 6, 7, 14, 15);
-  } else if constexpr (bytes == 32 && sizeof(x[0]) == 4) {
-    a = __builtin_shufflevector(x, y, 0, 1, 2, 3, 8, 9, 10, 11);
-    b = __builtin_shufflevector(x, y, 4, 5, 6, 7, 12, 13, 14, 15);
-  } else if constexpr (bytes == 32 && stage == 0) {
-    a = __builtin_shufflevector(x, y, 0, 4, 2, 6);
-    b = __builtin_shufflevector(x, y, 1, 5, 3, 7);
-  } else if constexpr (sizeof(x[0]) == 4 && stage == 0) {
-    a = __builtin_shufflevector(x, y, 0, 4, 1, 5);
-    b = __builtin_shufflevector(x, y, 2, 6, 3, 7);
-  } else if constexpr (bytes == 32 || sizeof(x[0]) == 4) {
-    a = __builtin_shufflevector(x, y, 0, 1, 4, 5);
-    b = __builtin_shufflevector(x, y, 2, 3, 6, 7);
-  } else {
-    a = __builtin_shufflevector(x, y, 0, 2);
-    b = __builtin_shufflevector(x, y, 1, 3);
+  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+    a = __builtin_shufflevector(x, y, from(i)...);
+    b = __builtin_shufflevector(x, y, (from(i) + block / 2)...);
   }
+  (std::make_integer_sequence<int, width>());
 }
+
 template <int stage, class V, int n>
 REEL_INLINE void exchange_all(V (&rows)[n]) {
 #pragma GCC unroll 8
   for (int i = 0; i < n; ++i) {
-    if ((i >> stage) % 2 == 0) exchange<stage, kBytes>(rows[i], rows[i + (1 << stage)]);
+    if ((i >> stage) % 2 == 0) exchange<stage>(rows[i], rows[i + (1 << stage)]);
   }
 }
 
@@ -74,26 +72,55 @@ REEL_INLINE void square(const T* x, int64_t x_stride, T* y, int64_t y_stride) {
   }
 }
 
+/// Within each 16 bytes v[i][k] and v[k][i] change places.
+template <class T, int bytes>
+REEL_INLINE void turn(Vec<T, bytes> (&v)[kStrip<T>]) {
+  exchange<0>(v[0].raw, v[1].raw);
+  if constexpr (kStrip<T> == 4) {
+    exchange<0>(v[2].raw, v[3].raw);
+    exchange<1>(v[0].raw, v[2].raw);
+    exchange<1>(v[1].raw, v[3].raw);
+    const Vec<T, bytes> second = v[2];
+    v[2] = v[1];
+    v[1] = second;
+  }
+}
+
+/// 16 bytes of each of the rows r, r + kStrip, r + 2 kStrip, ..., which start at row(r).
+template <class T, int bytes, class Row>
+REEL_INLINE Vec<T, bytes> load_pieces(Row row, int r) {
+  if constexpr (bytes == 16) {
+    return Vec<T, 16>::load(row(r));
+  } else {
+    constexpr int half = bytes / 2;
+    return join(load_pieces<T, half>(row, r), load_pieces<T, half>(row, r + Vec<T, half>::width));
+  }
+}
+template <class T, int bytes, class Row>
+REEL_INLINE void store_pieces(Vec<T, bytes> v, Row row, int r) {
+  if constexpr (bytes == 16) {
+    v.store(row(r));
+  } else {
+    store_pieces(low_half(v), row, r);
+    store_pieces(high_half(v), row, r + Vec<T, bytes / 2>::width);
+  }
+}
+
 }  // namespace transposition
 
-/// y [cols, rows] = x [rows, cols] transposed, both contiguous and in the cache. The last squares of a row and a column reach
-/// back over those before.
-template <class T>
-REEL_INLINE void transpose_matrix(const T* x, int64_t rows, int64_t cols, T* y) {
-  constexpr int64_t kSquare = transposition::kSquare<T>;
-  if (rows < kSquare || cols < kSquare) {
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t c = 0; c < cols; ++c) y[c * rows + r] = x[r * cols + c];
-    }
-    return;
-  }
-  for (int64_t next_row = 0; next_row < rows; next_row += kSquare) {
-    const int64_t r = min(next_row, rows - kSquare);
-    for (int64_t next = 0; next < cols; next += kSquare) {
-      const int64_t c = min(next, cols - kSquare);
-      transposition::square(x + r * cols + c, cols, y + c * rows + r, rows);
-    }
-  }
+/// Lane r of columns[c] = row(r)[c].
+template <class T, int bytes, class Row>
+REEL_INLINE void load_strip(Row row, Vec<T, bytes> (&columns)[kStrip<T>]) {
+#pragma GCC unroll 4
+  for (int r = 0; r < kStrip<T>; ++r) columns[r] = transposition::load_pieces<T, bytes>(row, r);
+  transposition::turn(columns);
+}
+/// The inverse; columns are overwritten.
+template <class T, int bytes, class Row>
+REEL_INLINE void store_strip(Vec<T, bytes> (&columns)[kStrip<T>], Row row) {
+  transposition::turn(columns);
+#pragma GCC unroll 4
+  for (int r = 0; r < kStrip<T>; ++r) transposition::store_pieces(columns[r], row, r);
 }
 
 /// Elements in a cache line.
