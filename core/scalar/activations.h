@@ -9,14 +9,14 @@ namespace reel::scalar {
 /// log(1 + e^x) = max(x, 0) + log(1 + e^-|x|). f32: log(1 + e) = e L(e - 1/2) with L of degree 10, error 2^-25.03, and
 /// the factor e = 2^n (1 + y) comes last, for the left tail.
 REEL_SCALAR float softplus(float x) {
-  const ReducedExponent<float> reduced = reduce_exponent(clamp_exponent(-abs(x)));
+  const ReducedExponent<float> reduced = reduce_exponent(falling_exponent(abs(x)));
   const float y = expm1_polynomial(reduced.r);
   const float e = scale(1.0f + y, reduced.bits);
   const float l = polynomial(e - 0.5f, 0.8109302f, -0.2885271f, 0.13261378f, -0.067688204f, 0.036493354f, -0.020561093f,
                              0.013095134f, -0.006807473f, -0.0014631058f, -0.0031302746f, 0.01048003f);
   return (x <= 0.0f ? 0.0f : x) + scale(fma(y, l, l), reduced.bits);
 }
-REEL_SCALAR double softplus(double x) { return (x <= 0.0 ? 0.0 : x) + log1p(exp(-abs(x))); }
+REEL_SCALAR double softplus(double x) { return (x <= 0.0 ? 0.0 : x) + log1p(bounded_exp(falling_exponent(abs(x)))); }
 
 /// log(sigmoid(x)).
 template <class T>
@@ -52,7 +52,7 @@ REEL_SCALAR T silu_derivative(T x) {
   constexpr T limit = sizeof(T) == 4 ? T(150) : T(1000);  // 0 and 1 from there on, also at the infinities
   T b = x > limit ? limit : x;
   b = b < -limit ? -limit : b;
-  const T e = exp(-abs(b));
+  const T e = bounded_exp(-abs(b));
   const T larger = quotient(T(1), T(1) + e), smaller = e * larger;
   const bool left = b < T(0);
   return (left ? smaller : larger) * fma(b, left ? larger : smaller, T(1));

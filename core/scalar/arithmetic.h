@@ -214,9 +214,9 @@ REEL_SCALAR T power_of_two(Bits<T> n) {
 /// exist.
 template <class T>
 REEL_SCALAR T scale(T p, Bits<T> n) {
-  constexpr Bits<T> offset = 4096;  // a logical shift of a positive number: vectors have no arithmetic one for 64 bits
-  const Bits<T> half = ((n + offset) >> 1) - offset / 2;
-  return p * power_of_two<T>(half) * power_of_two<T>(n - half);
+  const Bits<T> both = n + 2 * Format<T>::kBias;  // the sum of two biased exponents, so that it is positive
+  const Bits<T> half = both >> 1;
+  return p * from_bits<T>(half << Format<T>::kMantissa) * from_bits<T>((both - half) << Format<T>::kMantissa);
 }
 
 }  // namespace reel::scalar

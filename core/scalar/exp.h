@@ -56,11 +56,24 @@ REEL_SCALAR T clamp_exponent(T x) {
   return x > high ? high : x;
 }
 
+/// -a for a >= 0: half of that is enough.
+template <class T>
+REEL_SCALAR T falling_exponent(T a) {
+  constexpr T high = sizeof(T) == 4 ? T(104) : T(746);
+  return -(a > high ? high : a);
+}
+
+/// exp for |x| <= 150 (f32), 1000 (f64), or NaN.
+template <class T>
+REEL_SCALAR T bounded_exp(T x) {
+  const ReducedExponent<T> e = reduce_exponent(x);
+  return scale(T(1) + expm1_polynomial(e.r), e.bits);
+}
+
 /// e^x; underflow is gradual.
 template <class T>
 REEL_SCALAR T exp(T x) {
-  const ReducedExponent<T> e = reduce_exponent(clamp_exponent(x));
-  return scale(T(1) + expm1_polynomial(e.r), e.bits);
+  return bounded_exp(clamp_exponent(x));
 }
 
 }  // namespace reel::scalar

@@ -43,7 +43,7 @@ REEL_SCALAR double tanh(double x) { return copysign(tanh_by_exponential(abs(x)),
 /// 1 / (1 + e^-x), with relative accuracy in the left tail, down to the denormals.
 template <class T>
 REEL_SCALAR T sigmoid(T x) {
-  const T e = exp(-abs(x));
+  const T e = bounded_exp(falling_exponent(abs(x)));
   const T t = quotient(e, T(1) + e);
   return x < T(0) ? fma(-e, t, e) : T(1) - t;  // e (1 - t) is better than t: the rounding of 1 + e matters less
 }
