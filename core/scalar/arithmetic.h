@@ -110,6 +110,13 @@ REEL_SCALAR T abs(T x) {
   return from_bits<T>(to_bits(x) & ~Format<T>::kSign);
 }
 
+/// |x|, or `limit` where that is less or x is NaN. By bits: compilers carry a choice between numbers into all that follows, and
+/// vectors take two instructions for it.
+REEL_SCALAR float smaller_magnitude(float x, float limit) {
+  const Bits<float> bits = to_bits(abs(x));
+  return from_bits<float>(bits < to_bits(limit) ? bits : to_bits(limit));
+}
+
 /// The magnitude of `magnitude` with the sign of `sign`.
 template <class T>
 REEL_SCALAR T copysign(T magnitude, T sign) {

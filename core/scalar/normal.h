@@ -190,11 +190,8 @@ struct TailRatioF32 {
   }
 };
 
-/// |x|, or 15 where that is less or x is NaN. By bits: a choice between numbers would be carried into all that follows.
-REEL_SCALAR float normal_magnitude(float x) {
-  const Bits<float> bits = to_bits(abs(x)), limit = to_bits(15.0f);
-  return from_bits<float>(bits < limit ? bits : limit);
-}
+/// |x|, or 15 where that is less or x is NaN.
+REEL_SCALAR float normal_magnitude(float x) { return smaller_magnitude(x, 15.0f); }
 
 /// x Phi(x) = max(x, 0) - |x| Phi(-|x|), with relative accuracy in the left tail, down to the denormals.
 REEL_SCALAR double gelu(double x) {

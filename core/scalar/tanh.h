@@ -18,12 +18,10 @@ REEL_SCALAR T expm1(T x) {
   return copysign(e.n == T(0) ? expm1_polynomial(x) : y, x);  // for the sign of zero
 }
 
-/// With u = e^(2a) - 1, tanh a = u / (u + 2), which loses little near 0 and is 1 from about 9 (f32), 19 (f64) on; a >=
-/// 0.
+/// With u = e^(2a) - 1, tanh a = u / (u + 2), which loses little near 0 and is 1 from about 9 (f32), 19 (f64) on; 0 <= a <= 40.
 template <class T>
 REEL_SCALAR T tanh_by_exponential(T a) {
-  constexpr T high = sizeof(T) == 4 ? T(20) : T(40);
-  const ReducedExponent<T> e = reduce_exponent(T(2) * (a > high ? high : a));
+  const ReducedExponent<T> e = reduce_exponent(T(2) * a);
   const T power = power_of_two<T>(e.bits);
   const T u = fma(power, expm1_polynomial(e.r), power - T(1));
   return quotient(u, u + T(2));
@@ -36,9 +34,12 @@ REEL_SCALAR float tanh(float x) {
   const float z = a * a;
   const float p = polynomial(z, -0.33333322f, 0.13332771f, -0.053873908f, 0.021170102f, -0.006427325f);
   const float small = fma(a * z, p, a);
-  return copysign(a < 0.53f ? small : tanh_by_exponential(a), x);
+  return copysign(a >= 0.53f ? tanh_by_exponential(smaller_magnitude(x, 20.0f)) : small, x);  // NaN is small
 }
-REEL_SCALAR double tanh(double x) { return copysign(tanh_by_exponential(abs(x)), x); }
+REEL_SCALAR double tanh(double x) {
+  const double a = abs(x);
+  return copysign(tanh_by_exponential(a > 40.0 ? 40.0 : a), x);
+}
 
 /// 1 / (1 + e^-x), with relative accuracy in the left tail, down to the denormals.
 template <class T>
