@@ -225,7 +225,7 @@ struct GeluTail {
 REEL_SCALAR float gelu(float x) {
   const GeluTail t(normal_magnitude(x));
   const float tail = t.p + fma(t.p, t.e.y, fma(t.low, t.e.y, t.low));
-  return fma(-tail * t.e.power, 0x1p-64f, x <= 0.0f ? 0.0f : x);
+  return fma(tail * t.e.power, -0x1p-64f, x <= 0.0f ? 0.0f : x);
 }
 
 /// Phi(x) + x phi(x); for a = |x| and x < 0 it is exp(-a^2 / 2) (R(a) - a / sqrt(2 pi)), and 1 minus that for x > 0.
@@ -245,9 +245,9 @@ REEL_SCALAR float gelu_derivative(float x) {
   const float t = quotient(1.0f, a + R::offset);
   const float v = fma(a, t, -R::center);
   const float p = fma(t, fma(v, R::inner(v), R::first), -0.39894228f * a);
-  const float tail = fma(p, e.y, p) * e.power * 0x1p-64f;
-  const float slope = x > 0.0f ? 1.0f - tail : tail;
-  return x == x ? slope : x;
+  const bool right = x > 0.0f;
+  const float left_limit = x == x ? -0.0f : x;  // which keeps a tail's sign where it underflows
+  return fma(fma(p, e.y, p) * e.power, right ? -0x1p-64f : 0x1p-64f, right ? 1.0f : left_limit);
 }
 
 /// log Phi(x): -x^2 / 2 + log R(-x) on the left, log(1 - Phi(-x)) on the right.
