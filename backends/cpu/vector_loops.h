@@ -229,11 +229,15 @@ struct Pack {
   }
 };
 
-/// Calls f.template operator()<K>(lanes, j) for blocks of K vectors of columns that start at column j of [begin, end).
-template <class T, class F>
+/// Calls f.template operator()<K>(lanes, j) for blocks of K vectors of columns, at most `most`, that start at column j of
+/// [begin, end).
+template <class T, int most = 4, class F>
 REEL_INLINE void for_each_column_block(int64_t begin, int64_t end, F f) {
   constexpr int64_t width = Vec<T>::width;
   int64_t j = begin;
+  if constexpr (most > 4) {
+    for (; j + most * width <= end; j += most * width) f.template operator()<most>(AllLanes<T>{}, j);
+  }
   for (; j + 4 * width <= end; j += 4 * width) f.template operator()<4>(AllLanes<T>{}, j);
   for (; j + width <= end; j += width) f.template operator()<1>(AllLanes<T>{}, j);
   if (j < end) f.template operator()<1>(FirstLanes<T>(end - j), j);
