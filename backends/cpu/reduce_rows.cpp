@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kSegmentLeaves = 16;  // 2^k: a segment, which may be a task of its own, is a subtree
 constexpr int64_t kBlock = 32;          // rows gathered side by side: they may share cache lines
 constexpr int64_t kPad = 16;            // elements between gathered rows, lest they all fall into one set of the cache
-constexpr int64_t kAhead = 4096;        // bytes: rows shorter than that are asked for so far ahead
+constexpr int64_t kAhead = 4096;  // bytes: masked loads, which the machine does not foresee, are asked for so far ahead
 
 /// Room for the partial result of any op and dtype.
 struct alignas(64) Slot {
@@ -186,8 +186,7 @@ class Rows {
         const int64_t bytes = r_.count * size_;
         for (int64_t row = begin; row < end; ++row, cursor.next()) {
           const char* const from = at(cursor.offsets[0]);
-          // Between short rows there is so much to do that the machine does not see far enough by itself.
-          for (int64_t i = 0; i < bytes && bytes < kAhead; i += 64) __builtin_prefetch(from + kAhead + i);
+          if (bytes < kVectorBytes) __builtin_prefetch(from + kAhead);
           kernels_.row(from, r_.count, divisor_, y(row));
         }
       });

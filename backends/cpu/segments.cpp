@@ -14,7 +14,7 @@
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
 
-constexpr int64_t kAhead = 2048;  // bytes: memory is asked for so far ahead of a sum
+constexpr int64_t kAhead = 2048;  // bytes: masked loads, which the machine does not foresee, are asked for so far ahead
 
 template <class T>
 REEL_INLINE T* row_of(const Array& array, int64_t row) {
@@ -30,15 +30,13 @@ void sum_rows(const T* x, int64_t rows, int64_t width, int64_t begin, int64_t en
     *y = sum_row<T>(rows, [=](Vec<T> acc, auto lanes, int64_t i) { return acc + lanes.load(x + i); });
     return;
   }
-  for_each_column_block<T>(begin, end, [=]<int K>(auto lanes, int64_t j) {
+  for_each_column_block<T, 8>(begin, end, [=]<int K>(auto lanes, int64_t j) {
     const auto chain = [=](int64_t row, int64_t last) {
       Pack<T, K> acc = Pack<T, K>::broadcast(0);
       for (const T* p = x + row * width + j; row < last; ++row, p += width) {
-        for (int k = 0; k < K; ++k) {
-          const T* const at = p + k * Vec<T>::width;
-          acc.v[k] = acc.v[k] + lanes.load(at);
-          __builtin_prefetch(reinterpret_cast<const char*>(at) + kAhead);
-        }
+        for (int k = 0; k < K; ++k) acc.v[k] = acc.v[k] + lanes.load(p + k * Vec<T>::width);
+        if constexpr (std::is_same_v<decltype(lanes), FirstLanes<T>>)
+          __builtin_prefetch(reinterpret_cast<const char*>(p) + kAhead);
       }
       return acc;
     };
