@@ -139,8 +139,6 @@ struct Backward {
     };
     const T center = all || mean != nullptr ? mean[r] : T(0), count = static_cast<T>(n), rate = rstd[r];
     const Sums<T, 3> sums = sum_terms<T, 3>(n, [=, n = n](const Pack<T, 3>& acc, auto lanes, int64_t i) {
-      prefetch_next_row(from + i, n);
-      prefetch_next_row(grad + i, n);
       const Vec<T> g = scaled(lanes.load(grad + i), lanes, i);
       const Vec<T> d = existing(lanes, lanes.load(from + i) - Vec<T>::broadcast(center));
       return Pack<T, 3>{{acc.v[0] + g, fma(g, d * Vec<T>::broadcast(rate), acc.v[1]), acc.v[2] + d}};
@@ -155,7 +153,6 @@ struct Backward {
       const Vec<T> dy_i = lanes.load(grad + i), xhat = standard(lanes.load(from + i));
       if (all || to != nullptr) {
         const Vec<T> g = fma(scaled(dy_i, lanes, i), Vec<T>::broadcast(rate), Vec<T>::broadcast(shift));
-        prefetch_next_row(to + i, n);
         lanes.store(to + i, fma(xhat, Vec<T>::broadcast(slope), g));
       }
       if (all || dscale != nullptr) lanes.store(dscale + i, fma(dy_i, xhat, lanes.load(dscale + i)));
