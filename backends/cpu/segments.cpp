@@ -6,6 +6,8 @@
 
 #include "reel/backends/cpu/segments.h"
 
+#include <type_traits>
+
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/stream.h"
 #include "reel/backends/cpu/vector_loops.h"

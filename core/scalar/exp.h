@@ -56,7 +56,7 @@ REEL_SCALAR T clamp_exponent(T x) {
   return x > high ? high : x;
 }
 
-/// -a for a >= 0: half of that is enough.
+/// -a for a >= 0, in the same range: one bound is enough. NaN passes.
 template <class T>
 REEL_SCALAR T falling_exponent(T a) {
   constexpr T high = sizeof(T) == 4 ? T(104) : T(746);
