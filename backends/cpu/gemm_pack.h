@@ -82,7 +82,7 @@ void transpose_tall(const T* x, int64_t x_stride, int64_t rows, int64_t columns,
     for (int64_t c = whole; c < columns; ++c) y[c * y_stride + r] = x[r * x_stride + c];
 }
 
-/// y[r, c] = x[r, c] for x [rows, columns].
+/// y[r, c] = x[r, c] for x [rows, columns], with y_stride columns rounded up to a register's: what y holds beyond is of no meaning.
 template <class T>
 void copy_rows(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y, int64_t y_stride) {
   using V = Vec<T>;
@@ -90,7 +90,21 @@ void copy_rows(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y
   const auto mask = V::first(columns - whole);
   for (int64_t r = 0; r < rows; ++r, x += x_stride, y += y_stride) {
     for (int64_t c = 0; c < whole; c += V::width) V::load(x + c).store(y + c);
-    if (whole < columns) V::load(x + whole, mask).store(y + whole, mask);
+    if (whole < columns) V::load(x + whole, mask).store(y + whole);
+  }
+}
+
+/// x [rows, columns] in panels of `width` columns: y[c / width * panel + r * width + c % width] = x[r, c].
+template <class T, int64_t width>
+void copy_into_panels(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y, int64_t panel) {
+  using V = Vec<T>;
+  for (int64_t r = 0; r < rows; ++r, x += x_stride, y += width) {
+    T* to = y;
+    int64_t c = 0;
+    for (; c + width <= columns; c += width, to += panel)
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < width; i += V::width) V::load(x + c + i).store(to + i);
+    for (int64_t i = 0; c < columns; ++c, ++i) to[i] = x[c];
   }
 }
 
