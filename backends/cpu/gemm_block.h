@@ -7,7 +7,7 @@
 
 /// The middle part of the matrix product: a piece of c, tile by tile, from operands where they are or from packed copies.
 ///
-/// b packed: panels of kPanel columns, one after the other, each [k, kPanel] (the last one takes the same room).
+/// b packed: panels of kPanel columns, one after the other, each [k, kPanel] in the room of panel_room(k) (the last one too).
 /// a packed: a row tile, [k, packed_rows(rows)].
 namespace reel::cpu::REEL_CPU_ISA::product {
 
@@ -34,13 +34,23 @@ struct Block {
   bool relu;
 };
 
+/// Elements from one packed panel of k rows to the next: a row more than it takes, for whoever packs row by row writes to all
+/// panels in turn, and k is mostly a power of two.
+template <class T>
+REEL_INLINE constexpr int64_t panel_room(int64_t k) {
+  return (k + 1) * kPanel<T>;
+}
+
+/// When b's block is copied into panels: never, by the first row tile as it reads it, or before. (Transposed it always is.)
+enum class PackB { never, in_passing, before };
+
 /// How a block is worked through: in row_pieces times column_pieces pieces, which share nothing. A piece runs with a block
-/// of b of [k, columns] at a time. It packs b's block if that is transposed, or if told to as its first row tile reads it;
-/// and each row tile of a, if told to.
+/// of b of [k, columns] at a time, which it packs as told to; and each row tile of a, if told to.
 struct Cut {
   int64_t row_pieces = 1, column_pieces = 1;
   int64_t columns, k;
-  bool pack_a = false, pack_b = false;
+  bool pack_a = false;
+  PackB pack_b = PackB::never;
 };
 
 /// The tallest tile for c of this many columns.
@@ -92,15 +102,19 @@ void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, i
   for (int64_t k0 = 0; k0 < x.k; k0 += cut.k) {
     const int64_t k = min(x.k - k0, cut.k);
     const bool last = k0 + k == x.k;
+    const int64_t room = panel_room<T>(k);
     tile.k = k;
     tile.load_c = x.load_c || k0 > 0;
     tile.relu = last && x.relu;
     for (int64_t j = j0; j < j1; j += cut.columns) {
       const int64_t n = min(j1 - j, cut.columns);
       const T* const b = x.b + (x.b_transposed ? j * x.b_stride + k0 : k0 * x.b_stride + j);
-      if (x.b_transposed)
+      if (x.b_transposed) {
         for (int64_t q = 0; q < n; q += kPanel<T>)
-          transpose(b + q * x.b_stride, x.b_stride, min(kPanel<T>, n - q), k, b_room + q * k, kPanel<T>);
+          transpose(b + q * x.b_stride, x.b_stride, min(kPanel<T>, n - q), k, b_room + q / kPanel<T> * room, kPanel<T>);
+      } else if (cut.pack_b == PackB::before) {
+        copy_into_panels<T, kPanel<T>>(b, x.b_stride, k, n, b_room, room);
+      }
       for (int64_t i = i0, t = 0; t < tiles; ++t) {
         const int64_t rows = low + (t < high ? 1 : 0);
         tile.a = x.a + i * x.a_row + k0 * x.a_step;
@@ -114,11 +128,12 @@ void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, i
         }
         for (int64_t q = 0; q < n; q += kPanel<T>) {
           tile.columns = min(n - q, kPanel<T>);
-          const bool copied = cut.pack_b && tile.columns > Vec<T>::width && tiles > 1;
-          const bool packed = x.b_transposed || (copied && t > 0);
-          tile.b = packed ? b_room + q * k : b + q;
+          T* const panel = b_room + q / kPanel<T> * room;
+          const bool copied = cut.pack_b == PackB::in_passing && tile.columns > Vec<T>::width && tiles > 1;
+          const bool packed = x.b_transposed || cut.pack_b == PackB::before || (copied && t > 0);
+          tile.b = packed ? panel : b + q;
           tile.b_stride = packed ? kPanel<T> : x.b_stride;
-          tile.b_copy = copied && t == 0 ? b_room + q * k : nullptr;
+          tile.b_copy = copied && t == 0 ? panel : nullptr;
           tile.c = x.c + i * x.c_stride + j + q;
           tile.bias = last && x.bias != nullptr ? x.bias + j + q : nullptr;
           tiles_for<T>(tile.columns)[rows - 1](tile);

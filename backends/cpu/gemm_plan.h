@@ -66,13 +66,17 @@ REEL_INLINE Block<T> block_of(const Product<T>& p) {
 template <class T>
 void multiply_in_parallel(const Block<T>& x, const Cut& cut) {
   const int64_t panels = ceil_div(x.n, kPanel<T>), pieces = cut.row_pieces * cut.column_pieces;
+  // Where rows are cut, pieces are of whole tiles.
+  const int64_t height = cut.row_pieces == 1 ? x.m : tallest_tile<T>(x.n), heights = ceil_div(x.m, height);
   parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
     const Scratch a_room(cut.pack_a ? sizeof(T) * packed_rows<T>(kTileRows<1>) * min(cut.k, x.k) : 0);
-    const int64_t b_columns = ceil_div(min(cut.columns, x.n), kPanel<T>) * kPanel<T>;
-    const Scratch b_room(cut.pack_b || x.b_transposed ? sizeof(T) * b_columns * min(cut.k, x.k) : 0);
+    const bool b_packed = x.b_transposed || cut.pack_b != PackB::never;
+    const int64_t b_panels = ceil_div(min(cut.columns, x.n), kPanel<T>);
+    const Scratch b_room(b_packed ? sizeof(T) * b_panels * panel_room<T>(min(cut.k, x.k)) : 0);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i / cut.column_pieces, column = i % cut.column_pieces;
-      multiply_piece(x, cut, part_start(x.m, cut.row_pieces, row), part_start(x.m, cut.row_pieces, row + 1),
+      multiply_piece(x, cut, part_start(heights, cut.row_pieces, row) * height,
+                     min(x.m, part_start(heights, cut.row_pieces, row + 1) * height),
                      part_start(panels, cut.column_pieces, column) * kPanel<T>,
                      min(x.n, part_start(panels, cut.column_pieces, column + 1) * kPanel<T>), a_room.as<T>(),
                      b_room.as<T>());
@@ -82,6 +86,8 @@ void multiply_in_parallel(const Block<T>& x, const Cut& cut) {
 
 /// Bytes of b that are read in place at no loss: they stay in the level 2 cache.
 constexpr int64_t kNearBytes = 640 * 1024;
+/// Bytes of b from which on its rows lie so far that whole ones are packed before, rather than pieces of them in passing.
+constexpr int64_t kFarBytes = 2048 * 1024;
 
 /// Where to cut. Pieces share nothing, so that no thread waits for another, and few pieces copy little twice; but all should
 /// take as long, so their number is a power of two. Rows are cut first: threads then write to lines of c of their own.
@@ -107,9 +113,11 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
   // Rows that lie a multiple of 4 KiB apart share the 8 places of one set of a level 1 cache.
   const bool conflicting = min<int64_t>(x.m, kTileRows<2>) > 8 && x.a_row * static_cast<int64_t>(sizeof(T)) % 4096 == 0;
   cut.pack_a = (x.a_step != 1 || conflicting) && width >= 4 * kPanel<T>;
-  cut.pack_b = !x.b_transposed && x.k >= 64 && x.m > 2 * kTileRows<2> * cut.row_pieces;
+  const int64_t b_bytes = x.b_stride * x.k * static_cast<int64_t>(sizeof(T));
+  if (!x.b_transposed && x.k >= 64 && x.m > 2 * kTileRows<2> * cut.row_pieces)
+    cut.pack_b = b_bytes > kFarBytes ? PackB::before : PackB::in_passing;
   // In place, few rows of b at a time stay within the reach of address translation, and are read side by side.
-  const bool far = !x.b_transposed && !cut.pack_b && x.b_stride * x.k * static_cast<int64_t>(sizeof(T)) > kNearBytes;
+  const bool far = !x.b_transposed && cut.pack_b == PackB::never && b_bytes > kNearBytes;
   cut.k = far ? x.m <= kTileRows<2> ? 32 : 64 : even_piece(x.k, rows, 4);
   return cut;
 }

@@ -89,7 +89,8 @@ TYPED_TEST(GemmTest, EveryElementIsOneChainForLargeSizes) {
       {.m = 128, .n = 1060, .k = 450},
       {.m = 80, .n = 170, .k = 1030, .pad_b = 1, .bias = true, .accumulate = true},
       {.m = 1030, .n = 700, .k = 260, .relu = true},
-      {.m = 45, .n = 1100, .k = 1022, .pad_a = 2},  // rows of a 4 KiB apart, or 8
+      {.m = 70, .n = 75, .k = 800, .pad_b = 600, .relu = true},  // b's rows lie far: packed before
+      {.m = 45, .n = 1100, .k = 1022, .pad_a = 2},               // rows of a 4 KiB apart, or 8
   };
   for (const Case& shape : cases) {
     this->expect_contract_all_layouts(shape);
@@ -256,11 +257,11 @@ TYPED_TEST(GemmTest, NoMemoryNextToTheOperandsIsTouched) {
     if (!x.empty()) std::memcpy(memory->data(), x.data(), x.size() * sizeof(T));
     return memory;
   };
-  const Case cases[] = {{.m = 9, .n = 7, .k = 5},       {.m = 1, .n = 33, .k = 19},  {.m = 33, .n = 1, .k = 19},
-                        {.m = 3, .n = 21, .k = 70},     {.m = 70, .n = 3, .k = 7},   {.m = 31, .n = 47, .k = 129},
-                        {.m = 100, .n = 99, .k = 45},   {.m = 6, .n = 65, .k = 999}, {.m = 290, .n = 333, .k = 611},
-                        {.m = 611, .n = 290, .k = 333}, {.m = 15, .n = 16, .k = 17}, {.m = 2, .n = 700, .k = 301},
-                        {.m = 29, .n = 1100, .k = 1024}};
+  const Case cases[] = {{.m = 9, .n = 7, .k = 5},        {.m = 1, .n = 33, .k = 19},    {.m = 33, .n = 1, .k = 19},
+                        {.m = 3, .n = 21, .k = 70},      {.m = 70, .n = 3, .k = 7},     {.m = 31, .n = 47, .k = 129},
+                        {.m = 100, .n = 99, .k = 45},    {.m = 6, .n = 65, .k = 999},   {.m = 290, .n = 333, .k = 611},
+                        {.m = 611, .n = 290, .k = 333},  {.m = 15, .n = 16, .k = 17},   {.m = 2, .n = 700, .k = 301},
+                        {.m = 29, .n = 1100, .k = 1024}, {.m = 37, .n = 1101, .k = 500}};
   for (Case shape : cases)
     for (const bool trans_a : {false, true})
       for (const bool trans_b : {false, true})
