@@ -8,20 +8,24 @@ using namespace reel;
 
 namespace {
 
-/// Starts the parameters where the peer's start.
-void start(const std::vector<Parameter>& parameters) {
+/// Starts the parameters where the peer's start, and tells where that is.
+Tensors start(const std::vector<Parameter>& parameters) {
   std::uint32_t stream = 1000;
+  Tensors values;
   for (Parameter p : parameters) {
     std::vector<Int> shape;
     for (int axis = 0; axis < p.shape().rank(); ++axis) shape.push_back(p.shape()[axis]);
-    p.set_value(tensor(stream++, p.shape(), start_scale(shape)));
+    const Tensor value = tensor(stream++, p.shape(), start_scale(shape));
+    p.set_value(value);
+    values.push_back(value);
   }
+  return values;
 }
 
-/// loss() is computed, swept and followed by a step of the optimiser.
+/// loss() is computed, swept and followed by a step of the optimiser. What is compared is how far that moves the parameters.
 template <class Optimizer, class Loss>
 Work training(const std::vector<Parameter>& parameters, Loss loss) {
-  start(parameters);
+  const Tensors before = start(parameters);
   auto optimizer = std::make_shared<Optimizer>(parameters, typename Optimizer::Options{.lr = kRate});
   return {[=](std::int64_t n) {
             for (std::int64_t i = 0; i < n; ++i) {
@@ -31,10 +35,10 @@ Work training(const std::vector<Parameter>& parameters, Loss loss) {
             }
             synchronize(device());
           },
-          [parameters] {
-            Tensors values;
-            for (const Parameter& p : parameters) values.push_back(p.value());
-            return digest(values);
+          [parameters, before] {
+            Tensors moved;
+            for (std::size_t i = 0; i < before.size(); ++i) moved.push_back(parameters[i].value() - before[i]);
+            return digest(moved);
           }};
 }
 

@@ -1,15 +1,23 @@
 """Whether two programs computed the same: their digests are compared (runner.h)."""
 
-# Of the difference of two digests, relative to the sum of the values' sizes.
+import math
+
+# Of the difference of two digests.
 TOLERANCE = 1e-4
 # A peer whose own f32 error is larger than that is named and no more; beyond this it computed something else.
 OTHER_WORK = 1e-2
 
 
 def relative_difference(a, b):
+    """The larger of two: of the sums of sizes, which a common factor changes; and of the sums with random weights, against ten times
+    what errors of the values' own size come to, of which n independent ones add up to sqrt(n). (Ten, since among the values may be
+    single sums of all others.)"""
     if a["count"] != b["count"]:
         return float("inf")
-    return abs(a["weighted"] - b["weighted"]) / max(a["size"], b["size"], 1e-30)
+    size = max(a["size"], b["size"], 1e-30)
+    expected = size / math.sqrt(max(a["count"], 1))
+    differences = abs(a["size"] - b["size"]) / size, abs(a["weighted"] - b["weighted"]) / min(10 * expected, size)
+    return math.nan if any(math.isnan(d) for d in differences) else max(differences)
 
 
 def compare(row, answers):

@@ -57,10 +57,12 @@ def torch_rows():
                 layers.append(torch.nn.ReLU())
             layers.append(torch.nn.Linear(widths[i], widths[i + 1]))
         net = torch.nn.Sequential(*layers)
+        before = []
         with torch.no_grad():
             for i, p in enumerate(net.parameters()):
                 scale = 0.1 if p.dim() < 2 else 1 / np.sqrt(float(p[0].numel()))
-                p.copy_(tensor(1000 + i, tuple(p.shape), scale))
+                before.append(tensor(1000 + i, tuple(p.shape), scale))
+                p.copy_(before[-1])
         x = tensor(1, (batch, widths[0]))
         target = torch.from_numpy(((inputs(5, (batch,)).astype(np.float64) + 1) * 0.5 * widths[-1]).astype(np.int64))
         optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
@@ -71,7 +73,7 @@ def torch_rows():
                 torch.nn.functional.cross_entropy(net(x), target).backward()
                 optimizer.step()
 
-        return calls, lambda: digest([p.detach().numpy() for p in net.parameters()])
+        return calls, lambda: digest([(p.detach() - start).numpy() for p, start in zip(net.parameters(), before)])
 
     return {
         "add_1": add_1,

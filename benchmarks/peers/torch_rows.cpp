@@ -57,9 +57,11 @@ Work with_backward(Tensors xs, Function f) {
 template <class Loss>
 Work training(const Tensors& parameters, bool adam, Loss loss) {
   std::uint32_t stream = 1000;
+  Tensors before;
   for (const Tensor& p : parameters) {
     const torch::NoGradGuard guard;
-    p.copy_(tensor(stream++, p.sizes(), start_scale(p.sizes().vec())));
+    before.push_back(tensor(stream++, p.sizes(), start_scale(p.sizes().vec())));
+    p.copy_(before.back());
   }
   std::shared_ptr<torch::optim::Optimizer> optimizer;
   if (adam) optimizer = std::make_shared<torch::optim::Adam>(parameters, torch::optim::AdamOptions(kRate));
@@ -69,7 +71,12 @@ Work training(const Tensors& parameters, bool adam, Loss loss) {
             loss().backward();
             optimizer->step();
           }),
-          [parameters] { return digest(parameters); }};
+          [parameters, before] {
+            const torch::NoGradGuard guard;
+            Tensors moved;
+            for (std::size_t i = 0; i < before.size(); ++i) moved.push_back(parameters[i] - before[i]);
+            return digest(moved);
+          }};
 }
 
 Work mlp(const Mlp& m) {
