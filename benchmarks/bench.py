@@ -16,7 +16,7 @@ from harness import judge, measure, plots, programs, report, suites
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-DISTURBED = 1.3  # times the least that the median of one core's time for arithmetic may be
+DISTURBED = 1.3  # times the time at the lower quartile that the median of a limit may be
 OP_WEIGHT = 0.1  # what a row of the suite ops takes beside the others', for the time that is left
 
 
@@ -48,37 +48,40 @@ def versions(python):
     return ", ".join(f"{name} {version}" for name, version in found.items() if version)
 
 
-def measure_all(chosen, bars, reel, limits, peers, options):
-    """row -> result, in the order measured; what Reel could not do."""
+def measure_all(chosen, bars, reel, limits, peers, options, results):
+    """Fills `results`, row -> result, in the order measured; returns the number of rounds, and what Reel could not do."""
     rounds, seconds, op_seconds = (1, 0.02, 0.005) if options.quick else (options.rounds, 0.1, 0.01)
     available = [row for program in reel.programs for row in program.rows]
     rows = dict.fromkeys(row for name in chosen for row in suites.rows_of(name, bars, available, options.quick)
                          if re.search(options.rows, row))
     weights = {row: OP_WEIGHT if "#" in row else 1 for row in rows}
-    progress, results, problems, broken = measure.Progress(sum(weights.values())), {}, [], []
-
-    def undecided(row):
-        entry = next((entry for entry in bars if row in entry["rows"]), {"bars": {}})
-        return lambda times, beside: judge.Judge({row: {"times": times, "limits": beside}}, limits.work).undecided(entry, row)
-
+    progress, problems, broken = measure.Progress(sum(weights.values())), [], []
     for row in rows:
+        entry = next((entry for entry in bars if row in entry["rows"]), {"bars": {}})
+        if not reel.ways(row):
+            broken.append(f"{row}: bars.json holds it to a bar, and no program has it")
+            continue
+
+        def undecided(times, limit_times):
+            return judge.Judge({row: {"times": times, "limits": limit_times}}, limits.work).undecided(entry, row)
+
         progress.show(row, len(rows), weights[row])
         limits.sample(seconds / 2, every=60 if options.quick else 20)
         try:
             results[row], found = measure.measure_row(
                 row, reel, peers, limits, suites.limits_beside(row, bars), rounds, op_seconds if "#" in row else seconds,
-                variants=suites.shows_variants(row, chosen), undecided=undecided(row))
+                variants=suites.shows_variants(row, chosen), beside=judge.rows_beside(entry, row), undecided=undecided)
             problems += found
         except RuntimeError as error:
             broken.append(str(error))
     progress.end()
     for problem in problems:
         print(f"bench: left out: {problem}", file=sys.stderr)
-    return results, rounds, broken
+    return rounds, broken
 
 
 def measure_users_cost(options):
-    """A clean build of the library is part of it, except with --quick."""
+    """What was measured, nothing if that failed. A clean build of the library is part of it, except with --quick."""
     path = options.build / "benchmarks/users-cost.json"
     path.unlink(missing_ok=True)
     if options.quick:
@@ -89,7 +92,7 @@ def measure_users_cost(options):
         command += ["--torch", options.torch]
     print("bench: start-up, memory and compile time", file=sys.stderr)
     if subprocess.run([str(part) for part in [*command, "--json", path]], stdout=subprocess.DEVNULL).returncode:
-        sys.exit("bench: users_cost failed")
+        return {}
     return json.loads(path.read_text())
 
 
@@ -114,7 +117,7 @@ def draw(folder, outcome):
     pictures["sums"] = plots.lines("Sum of n floats", "n", "GB/s", {k: v for k, v in rates.items() if v}, counts)
     models = [(row, {"speed-up": other / outcome.seconds(row)}) for row in results
               if re.match(r"add_|mlp_|cnn_|lstm_|transformer_", row) and (other := outcome.seconds(row, "torch"))]
-    pictures["models"] = plots.bars("Training steps of small models: PyTorch C++'s time / Reel's", "x", models)
+    pictures["models"] = plots.bars("Small ops and training steps: PyTorch C++'s time / Reel's", "x", models)
     rungs, _ = report.ladder_rungs(outcome)
     pictures["ladder"] = plots.bars("Matrix product n x n on one core, GFLOP/s", "",
                                     [(name, {f"n = {n}": rate for n, rate in values.items()}) for name, values, _ in rungs])
@@ -125,12 +128,10 @@ def draw(folder, outcome):
 
 
 def disturbance(limits):
-    """A sentence, if what one core computes in registers was not the same throughout: something else ran."""
-    times = limits.times.get("limit_fma_1", [])
-    if not times or statistics.median(times) <= DISTURBED * min(times):
-        return ""
-    return (f"**The machine was not idle**: one core's rate of fused multiply-adds was at the median only "
-            f"{min(times) / statistics.median(times):.0%} of the best.")
+    """A sentence, if a limit was not the same throughout: something else ran, here or on a machine shared with others."""
+    shares = {name: judge.best_of(times) / statistics.median(times) for name, times in limits.times.items()}
+    low = [f"{judge.limit_name(name)} {share:.0%}" for name, share in shares.items() if share * DISTURBED < 1]
+    return f"**The machine was not idle**: at the median it reached less than its best quarter of {', '.join(low)}." if low else ""
 
 
 def section(title, *parts):
@@ -152,7 +153,7 @@ def document(outcome, limits, bars, cost, peers, drawn, head):
              *section("Convolution, bias and ReLU", picture("conv", "Speed-ups, forward"),
                       picture("conv_backward", "Speed-ups, forward and backward"), report.conv_tables(outcome)),
              *section("Sums", picture("sums", "Rates of sums"), report.sums_tables(outcome, limits)),
-             *section("GELU, fused and as four ops", report.ways_table(outcome, r"gelu_\w+", "row", ["unfused"])),
+             *section("GELU, fused and as five ops", report.ways_table(outcome, r"gelu_\w+", "row", ["unfused"])),
              *section("Ways to compute a softmax", report.ways_table(outcome, r"(log_)?softmax_\w+", "row",
                                                                      ["three_pass", "composed", "naive"])),
              *section("The matrix product, step by step", picture("ladder", "The ladder"), report.ladder_table(outcome)),
@@ -178,7 +179,10 @@ def main():
                         help="only this one: " + "; ".join(f"{name}: {what}" for name, (what, _, _) in suites.SUITES.items()))
     parser.add_argument("--rows", default="", help="only rows that match this regular expression")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--parse-only", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.parse_only:
+        return
 
     programs.exit_without(options.build)
     bars = json.loads((ROOT / "benchmarks/bars.json").read_text())
@@ -188,12 +192,16 @@ def main():
     for name in missing:
         print(f"bench: {name} is not here: its columns are left out", file=sys.stderr)
 
-    limits = measure.Limits(limits_program)
-    results, rounds, broken = measure_all(chosen, bars["rows"], reel, limits, peers, options)
-    cost = measure_users_cost(options) if "users" in chosen and not options.rows else {}
-    outcome = judge.Judge(results, limits.work)
-    (options.build / "benchmarks/results.json").write_text(
-        json.dumps({"limits": limits.times, "work": limits.work, "results": results, "cost": cost}, indent=1))
+    limits, results, cost = measure.Limits(limits_program), {}, {}
+    try:
+        rounds, broken = measure_all(chosen, bars["rows"], reel, limits, peers, options, results)
+        if "users" in chosen and not options.rows:
+            cost = measure_users_cost(options)
+            broken += [] if cost else ["start-up, memory and compile time could not be measured"]
+    finally:  # what there is, if it is cut off
+        (options.build / "benchmarks/results.json").write_text(
+            json.dumps({"limits": limits.times, "work": limits.work, "results": results, "cost": cost}, indent=1))
+    outcome = judge.Judge(results, limits.work, limits.times)
 
     command = " ".join(["scripts/bench", *(f"'{word}'" if re.search(r"\W", word.lstrip("-")) else word
                                            for word in options_given())])

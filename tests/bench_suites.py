@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROWS = (r"add_1$|mlp_16_32|lstm_64$|gemm_(8|32x784x512_tn)$|sum_1000*$|column_sums_1e3|gelu_1e5|softmax_64x10|conv_(1|8)_(8|64)(_b.*)?$"
         r"|ragged_max|ladder_100$|(add|softmax|matmul|conv2d)#|cross_entropy_64x10")
 HEADINGS = ("Engine and small models", "Products", "Reductions", "Activations, softmax, normalisation", "Ragged",
-            "Convolution, bias and ReLU", "Sums", "GELU, fused and as four ops", "Ways to compute a softmax",
+            "Convolution, bias and ReLU", "Sums", "GELU, fused and as five ops", "Ways to compute a softmax",
             "The matrix product, step by step", "Every op as a share of the machine's limits",
             "Limits of the machine, in the same run")
 
@@ -35,6 +35,10 @@ def main():
         problems = [] if done.returncode in (0, 1) and "Traceback" not in done.stderr else ["it ended with an error"]
         problems += [line for line in done.stderr.splitlines() if "different values" in line or "off the result" in line]
         problems += [f"no heading: {heading}" for heading in HEADINGS if f"# {heading}\n" not in done.stdout]
+        bars = json.loads((ROOT / "benchmarks/bars.json").read_text())["rows"]
+        listed = subprocess.run([own / "benchmark_rows", "--rows"], capture_output=True, text=True, check=True).stdout
+        rows = {line.split()[0] for line in listed.splitlines()}
+        problems += [f"a bar of no row: {row}" for entry in bars for row in entry["rows"] if row not in rows]
         if not problems:
             results = json.loads((own / "results.json").read_text())["results"]
             if any(seconds <= 0 for r in results.values() for ways in r["times"].values() for way in ways.values() for seconds in way):

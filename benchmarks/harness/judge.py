@@ -17,17 +17,31 @@ def amount(text):
     return math.prod(float(factor) for factor in str(text).split("*"))
 
 
+def best_of(times):
+    """The time at the lower quartile: what is reached at best, but not by a slip of the clock."""
+    return sorted(times)[(len(times) - 1) // 4]
+
+
+def limit_name(limit):
+    return limit.removeprefix("limit_").replace("_", " ")
+
+
 def rate_text(work, seconds):
     if work["flops"]:
         return f"{work['flops'] / seconds / 1e9:.4g} GFLOP/s"
     return f"{work['bytes'] / seconds / 1e9:.4g} GB/s" if work["bytes"] else duration(seconds)
 
 
-class Judge:
-    """`results`: row -> what measure_row gave; `work`: limit -> its bytes and flops of one call."""
+# A measured limit that something beats by more than this factor was disturbed, or is none.
+BEATEN = 1.1
 
-    def __init__(self, results, work):
-        self.results, self.work = results, work
+
+class Judge:
+    """`results`: row -> what measure_row gave; `work`: limit -> its bytes and flops of one call; `limits`: limit -> all its times
+    in the run, for rows beside which it was not measured."""
+
+    def __init__(self, results, work, limits=None):
+        self.results, self.work, self.limits = results, work, limits or {}
 
     def seconds(self, row, side="reel", way=None):
         """The median of a way; of Reel's plain one, or of a peer's best."""
@@ -35,43 +49,53 @@ class Judge:
         times = ways and (ways.get(way or "plain") if side == "reel" else next(iter(ways.values())))
         return statistics.median(times) if times else None
 
-    def ratios(self, row, side):
-        """Peer / Reel, round by round."""
+    def ratios(self, row, side, way=None):
+        """Another way's time, or a peer's, over Reel's plain one, round by round."""
         times = self.results[row]["times"]
-        ways = times.get(side)
-        return [peer / own for peer, own in zip(next(iter(ways.values())), times["reel"]["plain"])] if ways else []
+        ways = times.get(side, {})
+        others = ways.get(way, []) if way else next(iter(ways.values()), [])
+        return [other / own for other, own in zip(others, times["reel"]["plain"])]
+
+    def spread(self, row):
+        """Half the 90 % interval of a round's time over that time, at the median; None if it is not told."""
+        widths = self.results[row].get("widths", {}).get("reel", {}).get("plain")
+        return statistics.median(widths) if widths else None
 
     def share(self, row, terms):
-        """What share of Reel's time the limit takes, by the limits measured in the same rounds: (median, least, most)."""
+        """What share of Reel's time the limit takes, at its best in the same rounds: (median, least, most)."""
         shares = self.shares(row, terms)
         return statistics.median(shares), min(shares), max(shares)
 
     def shares(self, row, terms):
         own = self.results[row]["times"]["reel"]["plain"]
-        return [sum(self.term_seconds(row, term, i) for term in terms) / seconds for i, seconds in enumerate(own)]
+        limit = sum(self.term_seconds(row, term) for term in terms)
+        return [limit / seconds for seconds in own]
 
-    def term_seconds(self, row, term, round_number=None):
-        times = self.results[row]["limits"][term["of"]]
-        seconds = statistics.median(times) if round_number is None else times[round_number]
+    def limit_seconds(self, row, name):
+        """What a call of the limit took at best, while the row was measured."""
+        return best_of(self.results[row]["limits"].get(name) or self.limits[name])
+
+    def term_seconds(self, row, term):
+        seconds = self.limit_seconds(row, term["of"])
         if "count" in term:
             return amount(term["count"]) * seconds
         unit = "bytes" if "bytes" in term else "flops"
         return amount(term[unit]) / self.work[term["of"]][unit] * seconds
 
     def term_text(self, row, term):
-        times = self.results[row]["limits"][term["of"]]
+        seconds = self.limit_seconds(row, term["of"])
         took = duration(self.term_seconds(row, term))
-        name = term["of"].removeprefix("limit_").replace("_", " ")
+        name = limit_name(term["of"])
         what = f" ({term['what']})" if "what" in term else ""
         if "count" in term:
-            return f"{amount(term['count']):g} x {name} of {duration(statistics.median(times))}{what} = {took}"
+            return f"{amount(term['count']):g} x {name} of {duration(seconds)}{what} = {took}"
         unit, short = ("bytes", "MB") if "bytes" in term else ("flops", "MFLOP")
-        rate = rate_text(self.work[term["of"]], statistics.median(times))
+        rate = rate_text(self.work[term["of"]], seconds)
         return f"{amount(term[unit]) / 1e6:.4g} {short} at {rate} of {name}{what} = {took}"
 
     def stopped_by(self, entry, row):
-        """(text, whether the limit excuses a miss), or None without one. It does if Reel reaches the required share of it, or if
-        it alone takes longer than the missed bars leave."""
+        """(text, whether the limit excuses a miss), or None without one. It does if Reel reaches the required share of it; or if it
+        alone takes longer than the missed bars leave, unless Reel is slower than a peer. What anyone does faster is no limit."""
         limit = entry.get("limits", {}).get(row)
         if not limit:
             return None
@@ -80,8 +104,12 @@ class Judge:
         text = " + ".join(self.term_text(row, term) for term in terms)
         text = (f"stopped by: {text}; Reel {duration(self.seconds(row))}, {share:.0%} of the limit "
                 f"({least:.0%} to {most:.0%}; {limit['share']:.0%} required)")
+        took = share * self.seconds(row)
+        fastest = min((self.seconds(row, side) for side in self.results[row]["times"]), default=math.inf)
+        if fastest * BEATEN < took:
+            return f"{text}, which is none: {duration(fastest)} was measured", False
         left = max((left for left, _, _, met in self.judged(entry, row) if met is False), default=math.inf)
-        beyond = share * self.seconds(row) >= left
+        beyond = took >= left and self.seconds(row) <= fastest
         return text + (f"; the bar leaves {duration(left)}" if beyond else ""), beyond or share >= limit["share"]
 
     def undecided(self, entry, row):
@@ -91,6 +119,10 @@ class Judge:
             met.append([own <= entry["at_most_ns"] / 1e9 for own in self.results[row]["times"]["reel"]["plain"]])
         if "at_least_share" in entry:
             met.append([share >= entry["at_least_share"] for share in self.shares(row, [peak(entry, row)])])
+        times = self.results[row]["times"]["reel"]
+        for other, most in entry.get("at_most_times", {}).items():
+            beside = times.get(beside_row(row, other), [])
+            met.append([mine <= most * its for mine, its in zip(times["plain"], beside)])
         return any(any(rounds) and not all(rounds) for rounds in met)
 
     def verdicts(self, entry, row):
@@ -115,9 +147,20 @@ class Judge:
             least = entry["at_least_share"]
             yield own * share / least, f">= {least:.0%} of peak", f"{share:.1%}", share >= least
         for other, most in entry.get("at_most_times", {}).items():
-            beside = self.seconds(other + row[row.index("_sums") + 5:])
-            if beside:
-                yield beside * most, f"<= {most}x {other}", f"{own / beside:.2f}x", own / beside <= most
+            times = self.results[row]["times"]["reel"]
+            if beside := times.get(beside_row(row, other)):
+                ratio = statistics.median(mine / its for mine, its in zip(times["plain"], beside))
+                yield own / ratio * most, f"<= {most}x {other}", f"{ratio:.2f}x", ratio <= most
+
+
+def beside_row(row, other):
+    """The row of the other kind with the same sizes: that of row_sums for column_sums_1e3x1e3."""
+    return re.sub(r"^.*_sums", other, row)
+
+
+def rows_beside(entry, row):
+    """Rows of Reel's that must be measured in the same rounds."""
+    return [beside_row(row, other) for other in entry.get("at_most_times", {})]
 
 
 def limit_rows(entry, row):

@@ -6,6 +6,16 @@ import time
 from . import values
 
 
+# OpenMP's threads spin for some 12 ms after a region, and would take a core from the program whose turn is next.
+SETTLE = 0.02
+
+
+def ask(way, *arguments):
+    """A way's or a program's answer, after the one before has come to rest."""
+    time.sleep(SETTLE)
+    return way.ask(*arguments)
+
+
 class Progress:
     """One line that is overwritten, or one in half a minute where nobody watches."""
 
@@ -38,7 +48,7 @@ class Limits:
         self.sampled = 0.0
 
     def ask(self, row, seconds):
-        answer = self.program.ask(row, seconds)
+        answer = ask(self.program, row, seconds)
         self.times.setdefault(row, []).append(answer["seconds"])
         self.work[row] = {"bytes": answer["bytes"], "flops": answer["flops"]}
         return answer["seconds"]
@@ -59,7 +69,7 @@ def best_way(side, row, seconds, answers, problems):
     for _ in range(2):
         for way in list(ways):
             try:
-                answers[(side.name, way.name)] = answer = way.ask(seconds)
+                answers[(side.name, way.name)] = answer = ask(way, seconds)
                 best[way] = min(answer["seconds"], best.get(way, answer["seconds"]))
             except RuntimeError as error:
                 problems.append(str(error))
@@ -71,28 +81,34 @@ def best_way(side, row, seconds, answers, problems):
 MOST = 3
 
 
-def measure_row(row, reel, peers, limits, limit_rows, rounds, seconds, variants=True, undecided=lambda times, beside: False):
-    """Returns the seconds of each side's ways round by round, those of the limits, the work of one call, and whether the sides
-    computed the same; and what peers could not do. `undecided` is asked, after the given number of rounds and each further one,
-    whether there shall be another."""
+def measure_row(row, reel, peers, limits, limit_rows, rounds, seconds, variants=True, beside=(),
+                undecided=lambda times, limits: False):
+    """Returns the seconds of each side's ways round by round, half the 90 % intervals over them, the seconds of the limits, the work of
+    one call, and whether the sides computed the same; and what peers could not do. Rows of Reel's in `beside` take turns too.
+    `undecided` is asked, after the given number of rounds and each further one, whether there shall be another."""
     answers, problems = {}, []
     entrants = [("reel", way) for way in reel.ways(row) if variants or way.row == row]
     for side in peers:
         way = best_way(side, row, seconds / 3, answers, problems)
         if way:
             entrants.append((side.name, way))
-    times = {side: {} for side, _ in entrants}
-    beside = {limit: [] for limit in limit_rows}
+    entrants += [("reel", way) for other in beside for way in reel.ways(other) if way.row == other]
+    times, widths = {side: {} for side, _ in entrants}, {side: {} for side, _ in entrants}
+    limit_times = {limit: [] for limit in limit_rows}
     for done in range(rounds * MOST):
-        if done >= rounds and not undecided(times, beside):
+        if done >= rounds and not undecided(times, limit_times):
             break
         for side, way in list(entrants) if done % 2 == 0 else reversed(entrants):
-            so_far = times[side].setdefault(way.name, [])
-            if so_far and so_far[0] > 1 and side == "reel" and way.row != row:
+            name = way.row if way.row in beside else way.name
+            so_far = times[side].setdefault(name, [])
+            if so_far and so_far[0] > 1 and side == "reel" and name not in ("plain", *beside):
                 continue  # a variant that takes seconds is for illustration
             try:
-                answers[(side, way.name)] = answer = way.ask(seconds)
+                answer = ask(way, seconds)
                 so_far.append(answer["seconds"])
+                widths[side].setdefault(name, []).append((answer["high"] - answer["low"]) / 2 / answer["seconds"])
+                if name not in beside:
+                    answers[(side, name)] = answer
             except RuntimeError as error:
                 if side == "reel":
                     raise
@@ -100,10 +116,10 @@ def measure_row(row, reel, peers, limits, limit_rows, rounds, seconds, variants=
                 entrants = [(other, its_way) for other, its_way in entrants if other != side]
                 del times[side]
         for limit in limit_rows:
-            beside[limit].append(limits.ask(limit, seconds / 5))
+            limit_times[limit].append(limits.ask(limit, seconds / 2))
     plain = answers[("reel", "plain")]
     wrong, notes = values.compare(row, answers)
     for side in (reel, *peers):
         side.forget()
-    return {"times": times, "limits": beside, "work": {"bytes": plain["bytes"], "flops": plain["flops"]},
+    return {"times": times, "widths": widths, "limits": limit_times, "work": {"bytes": plain["bytes"], "flops": plain["flops"]},
             "wrong": wrong, "notes": notes}, problems

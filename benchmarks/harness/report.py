@@ -3,7 +3,7 @@
 import re
 import statistics
 
-from .judge import duration, rate_text
+from .judge import best_of, duration, limit_name, rate_text
 
 
 def table(header, rows):
@@ -42,16 +42,20 @@ def bars_tables(bars, judge, peers):
     return lines, failures
 
 
+def ratio_text(judge, row, side, way=None):
+    """How long another takes beside Reel, at the median of the rounds."""
+    ratios = judge.ratios(row, side, way)
+    return f"{statistics.median(ratios):.2f}x" if ratios else "-"
+
+
 def times_cell(judge, row, ways=()):
     """Reel's time, then the others over it."""
     own = judge.seconds(row)
     if own is None:
         return ""
-    parts = [duration(own)]
-    for side, way in ways:
-        other = judge.seconds(row, side, way)
-        parts.append(f"{other / own:.2f}x" if other else "-")
-    return ", ".join(parts)
+    spread = judge.spread(row)
+    return ", ".join([duration(own) + (f" ± {spread:.0%}" if spread is not None else ""),
+                      *(ratio_text(judge, row, side, way) for side, way in ways)])
 
 
 def conv_tables(judge):
@@ -65,10 +69,12 @@ def conv_tables(judge):
         widths = sorted({size for _, size in sizes})
         body = [(f"{c} to {c}", *(times_cell(judge, f"conv_{c}_{n}{suffix}", ways) for n in widths))
                 for c in sorted({c for c, _ in sizes})]
-        lines += ["", f"{what}: Reel's fused op; PyTorch's time over it; the time of convolution and ReLU as two ops over it."]
+        lines += ["", f"{what}: Reel's fused op ± half the 90 % interval of a round; PyTorch's time over it; the time of convolution "
+                      "and ReLU as two ops over it."]
         lines += table(("channels", *(f"{n} x {n}" for n in widths)), body)
-    body = [(m[1], times_cell(judge, m[0], ways), times_cell(judge, m[0] + "_backward", ways))
-            for m in (re.fullmatch(r"conv_(\d+)to1_256", row) for row in judge.results) if m]
+    found = (re.fullmatch(r"conv_(\d+)to1_256", row) for row in judge.results)
+    channels = sorted(int(m[1]) for m in found if m)
+    body = [(c, times_cell(judge, f"conv_{c}to1_256", ways), times_cell(judge, f"conv_{c}to1_256_backward", ways)) for c in channels]
     return lines + (table(("channels to 1, at 256 x 256", "forward", "with backward"), body) if body else [])
 
 
@@ -88,7 +94,7 @@ def sums_tables(judge, limits):
             body.append((match[1], *(gigabytes(row, count, side) for side in ("reel", "torch") for row in (rows, columns))))
     if body:
         lines += table(("matrix", "Reel, rows", "Reel, columns", "torch, rows", "torch, columns"), body)
-    rates = [f"{where} {rate_text(limits.work[name], statistics.median(limits.times[name]))}"
+    rates = [f"{where} {rate_text(limits.work[name], best_of(limits.times[name]))}"
              for where, name in (("memory at", "limit_read"), ("the last cache at", "limit_cached_read")) if name in limits.times]
     return lines + (["", f"All cores read {' and '.join(rates)}."] if lines else [])
 
@@ -98,9 +104,7 @@ def ways_table(judge, pattern, first, names):
     rows = [row for row in judge.results if re.fullmatch(pattern, row)]
     used = [name for name in names if any(judge.seconds(row, "reel", name) for row in rows)]
     body = [(row, duration(judge.seconds(row)),
-             *(f"{other / judge.seconds(row):.2f}x" if (other := judge.seconds(row, 'reel', name)) else "-" for name in used),
-             f"{judge.seconds(row, 'torch') / judge.seconds(row):.2f}x" if judge.seconds(row, "torch") else "-")
-            for row in rows]
+             *(ratio_text(judge, row, "reel", name) for name in used), ratio_text(judge, row, "torch")) for row in rows]
     titles = [name.replace("_", " ") for name in used]
     return table((first, "Reel", *titles, "torch"), body) if body else []
 
@@ -118,8 +122,7 @@ def ladder_rungs(judge):
             if seconds is None:
                 continue
             rates[n] = result["work"]["flops"] / seconds / 1e9
-            limit = judge.work["limit_fma_1"]["flops"] / statistics.median(result["limits"]["limit_fma_1"]) / 1e9
-            shares[n] = rates[n] / limit
+            shares[n] = rates[n] / (judge.work["limit_fma_1"]["flops"] / judge.limit_seconds(f"ladder_{n}", "limit_fma_1") / 1e9)
         rungs.append(("Reel" if name == "plain" else name.replace("_", " "), rates, shares))
     return sorted(rungs, key=lambda rung: rung[1].get(sizes[0], 0)), sizes
 
@@ -136,7 +139,7 @@ def op_share(judge, row):
     result = judge.results[row]
     copy = "limit_l2_copy" if "#l2" in row else "limit_cached_copy"
     times = {"memory": (copy, "bytes"), "fma": ("limit_fma", "flops")}
-    least = {name: result["work"][unit] / judge.work[limit][unit] * statistics.median(result["limits"][limit])
+    least = {name: result["work"][unit] / judge.work[limit][unit] * judge.limit_seconds(row, limit)
              for name, (limit, unit) in times.items()}
     binding = max(least, key=least.get)
     return judge.seconds(row), least[binding] / judge.seconds(row), binding
@@ -165,10 +168,8 @@ def limits_table(limits):
     body = []
     for row, times in limits.times.items():
         work = limits.work[row]
-        median, least, most = statistics.median(times), min(times), max(times)
-        body.append((row.removeprefix("limit_").replace("_", " "), rate_text(work, median),
-                     f"{rate_text(work, most)} to {rate_text(work, least)}", len(times)))
-    return table(("limit", "median", "worst to best", "measurements"), body)
+        body.append((limit_name(row), rate_text(work, best_of(times)), rate_text(work, statistics.median(times)), len(times)))
+    return table(("limit", "best quarter", "median", "measurements"), body)
 
 
 def users_table(cost, bars):

@@ -22,7 +22,7 @@ def rows_of(name, bars, available, quick):
     """The suite's rows, in the programs' order (of the bars: in theirs)."""
     plain = dict.fromkeys(row.partition("@")[0] for row in available)
     if name == "bars":
-        return [row for entry in bars for row in entry["rows"] if row in plain]
+        return [row for entry in bars for row in entry["rows"]]
     _, pattern, small = SUITES[name]
     if quick:
         pattern = small or pattern
@@ -32,9 +32,7 @@ def rows_of(name, bars, available, quick):
 def limits_beside(row, bars):
     """The limits measured in each round of a row."""
     found = {name for entry in bars if row in entry["rows"] for name in judge.limit_rows(entry, row)}
-    if "#" in row:
-        found |= {"limit_fma", "limit_l2_copy" if "#l2" in row else "limit_cached_copy"}
-    elif row.startswith("ladder_"):
+    if row.startswith("ladder_"):
         found.add("limit_fma_1")
     return sorted(found)
 
