@@ -1,7 +1,7 @@
 // Every op of the op-case table, forward and with backward, at a size that fits the second cache and one that does not:
 // "matmul#l2", "matmul#memory_backward". The table gives calls and inputs, so that a new op is measured without another word.
 // A side of scripts/bench: each answer has the bytes of inputs and outputs, read or written once (with backward also of the
-// gradients, and the inputs twice), and the FLOP of products.
+// gradients, and the inputs twice), and the FLOP of products and of what solves linear systems.
 
 #include <algorithm>
 #include <cstdio>
@@ -29,15 +29,34 @@ double bytes_of(const Tensors& tensors) {
   return bytes;
 }
 
-/// Multiplications and additions of an op that is a product; 0 of others.
+/// Multiplications and additions of an op that is a product, or that solves linear systems (the terms of the highest order, as in
+/// LAPACK Working Note 41, appendix C); 0 of others.
 double flops_of(const std::string& op, const Tensors& in, const Tensor& y) {
   const auto size = [](const Tensor& x) { return static_cast<double>(x.size()); };
   const auto axis = [](const Tensor& x, int i) { return static_cast<double>(x.shape()[i]); };
-  if (op == "matmul" || op == "linear") return 2 * size(y) * axis(in[0], in[0].rank() - 1);
+  const auto last = [&](const Tensor& x) { return axis(x, x.rank() - 1); };
+  if (op == "matmul" || op == "linear" || op == "einsum") return 2 * size(y) * last(in[0]);
+  if (op == "dot") return 2 * size(in[0]);
+  if (op == "outer") return size(y);
+  if (op == "spmm") return 2 * size(in[1]) * size(in[0]) / axis(in[0], 0);
+  // Each row of x by the weights of the input, and its state by those of the state.
+  if (op == "lstm" || op == "gru" || op == "rnn") return 2 * size(in[0]) / last(in[0]) * (size(in[3]) + size(in[4]));
+  if (op == "cholesky") return size(in[0]) * last(in[0]) / 3;
+  if (op == "logdet" || op == "slogdet") return 2 * size(in[0]) * last(in[0]) / 3;
+  if (op == "inverse") return 2 * size(in[0]) * last(in[0]);
+  if (op == "solve") return 2 * size(in[0]) * last(in[0]) / 3 + 2 * size(y) * last(in[0]);
+  if (op == "triangular_solve") return size(y) * axis(y, y.rank() - 2);
   if (op == "scaled_dot_product_attention") return 2 * (size(in[0]) + size(y)) * axis(in[1], in[1].rank() - 2);
   if (op.rfind("conv_transpose", 0) == 0) return 2 * size(in[0]) * size(in[1]) / axis(in[1], 0);
   if (op.rfind("conv", 0) == 0) return 2 * size(y) * size(in[1]) / axis(in[1], 0);
   return 0;
+}
+
+/// What a gradient with regard to both operands costs beside the op: two more products of the size, but for the determinants, which
+/// need an inverse, and decompositions, for which the op's own count is a bound from below.
+double flops_with_backward(const std::string& op, double flops, std::size_t wanted) {
+  if (op == "cholesky" || op == "logdet" || op == "slogdet") return flops;
+  return flops * static_cast<double>(1 + std::min<std::size_t>(wanted, 2));
 }
 
 /// The first axis of what goes row by row is made longer, until inputs and result are beyond the second cache.
@@ -85,7 +104,7 @@ Work work(const OpCase& row, bool beyond, bool backward) {
           digest_of_last,
           {},
           2 * bytes_of(in) + 2 * bytes_of({y}) + bytes_of(wanted),
-          flops * static_cast<double>(1 + wanted.size())};
+          flops_with_backward(row.name, flops, wanted.size())};
 }
 
 /// The plain form of each op: its row without a variant, or its first.
