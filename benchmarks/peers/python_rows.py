@@ -1,5 +1,5 @@
-"""Rows that are compared with Python programs: `python_rows.py torch`, `numba` or `cuda` (PyTorch on a GPU), and --rows or
---serve.
+"""Rows that are compared with Python programs: `python_rows.py torch`, `numba`, `numpy` or `cuda` (PyTorch on a GPU), and
+--rows or --serve.
 
 The protocol is that of runner.h: lines "<row> <seconds> [<threads>]" on stdin, a line of JSON for each on stdout.
 """
@@ -13,9 +13,20 @@ import time
 import numpy as np
 
 
+SUMS = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)  # as in rows.h
+SUMMED = {"1e3x1e3": (1_000, 1_000), "1e4x1e4": (10_000, 10_000), "1e5x100": (100_000, 100), "100x1e5": (100, 100_000)}
+PIECE = 2**20  # of what is made at once: 1e8 numbers would take gigabytes of whatever is in between
+
+
 def inputs(stream, shape, scale=1.0):
     """The same numbers as bench::inputs."""
-    h = np.arange(np.prod(shape, dtype=np.int64)).astype(np.uint32) * np.uint32(2654435761)
+    count = int(np.prod(shape, dtype=np.int64))
+    pieces = [inputs_between(stream, begin, min(begin + PIECE, count), scale) for begin in range(0, count, PIECE)]
+    return (np.concatenate(pieces) if pieces else np.empty(0, dtype=np.float32)).reshape(shape)
+
+
+def inputs_between(stream, begin, end, scale):
+    h = np.arange(begin, end).astype(np.uint32) * np.uint32(2654435761)
     h += np.uint32((stream * 2246822519 + 374761393) % 2**32)
     h ^= h >> 15
     h *= np.uint32(2246822519)
@@ -23,7 +34,7 @@ def inputs(stream, shape, scale=1.0):
     h *= np.uint32(3266489917)
     h ^= h >> 16
     values = (h >> 8).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)
-    return (values.astype(np.float64) * scale).astype(np.float32).reshape(shape)
+    return (values.astype(np.float64) * scale).astype(np.float32)
 
 
 def digest(arrays):
@@ -114,10 +125,28 @@ def numba_rows():
         return calls, lambda: digest(last)
 
     rows = {}
-    for n in (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000):
+    for n in SUMS:
         rows[f"sum_{n}@serial"] = lambda n=n: sum_of(n, "serial")
         if n >= 100_000:
             rows[f"sum_{n}@parallel"] = lambda n=n: sum_of(n, "parallel")
+    return rows
+
+
+def numpy_rows():
+    def sum_of(shape, axis):
+        x, last = inputs(1, shape), []
+
+        def calls(count):
+            for _ in range(count):
+                y = x.sum(axis=axis)
+            last[:] = [y]
+
+        return calls, lambda: digest(last)
+
+    rows = {f"sum_{n}": lambda n=n: sum_of((n,), None) for n in SUMS}
+    for name, shape in SUMMED.items():
+        rows[f"row_sums_{name}"] = lambda shape=shape: sum_of(shape, 1)
+        rows[f"column_sums_{name}"] = lambda shape=shape: sum_of(shape, 0)
     return rows
 
 
@@ -152,6 +181,8 @@ def time_slope(calls, budget):
 def threads_setter(library):
     import importlib
 
+    if library == "numpy":  # sums on one
+        return lambda threads: None
     return importlib.import_module("torch" if library == "cuda" else library).set_num_threads
 
 
@@ -162,10 +193,11 @@ def cuda_rows():
 
 
 def main():
-    rows = {"torch": torch_rows, "numba": numba_rows, "cuda": cuda_rows}[sys.argv[1]]()
+    rows = {"torch": torch_rows, "numba": numba_rows, "numpy": numpy_rows, "cuda": cuda_rows}[sys.argv[1]]()
     if sys.argv[2] == "--rows":
         # Without a pool of threads a row is bound to one.
-        print("\n".join(f"{name} {1 if name.endswith('@serial') else 0}" for name in rows))
+        bound = [name for name in rows if name.endswith("@serial") or sys.argv[1] == "numpy"]
+        print("\n".join(f"{name} {1 if name in bound else 0}" for name in rows))
         return
     set_threads, cores, kept = threads_setter(sys.argv[1]), os.cpu_count() or 1, {}
     for line in sys.stdin:
