@@ -1,5 +1,6 @@
 # Benchmarks are measured by hand; these keep them from rotting.
 add_test(NAME bench_logic COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/bench_logic.py)
+add_test(NAME bench_programs COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/bench_programs.py)
 reel_add_test(slope slope_test.cpp ../benchmarks/slope.cpp)
 
 if(REEL_BENCHMARKS AND NOT REEL_CUDA AND NOT BUILD_SHARED_LIBS AND CMAKE_BUILD_TYPE STREQUAL "Release"

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,36 +16,90 @@ HUGE_PAGES = {"GLIBC_TUNABLES": TUNED["GLIBC_TUNABLES"] + ":glibc.malloc.hugetlb
 JEMALLOC = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2"
 
 
+# What changes how fast a program is: all are measured with the same settings, whatever the caller's shell says.
+SETTINGS = ("ATEN_", "DNNL_", "GLIBC_TUNABLES", "GOMP_", "KMP_", "LD_PRELOAD", "MALLOC_", "MKL_", "NPY_", "NUMBA_", "OMP_",
+            "ONEDNN_", "OPENBLAS_", "PYTORCH_", "REEL_", "TORCH_")
+PASSED = ("REEL_BENCH_PYTHON", "REEL_NVRTC")  # where something lies
+GRACE = 5  # seconds that a program has to end
+
+
+def is_setting(name):
+    return name.startswith(SETTINGS) and name not in PASSED
+
+
 class Program:
+    """Raises RuntimeError if it does not start."""
+
     def __init__(self, command, environment=None, setting=""):
         self.command, self.setting = [str(part) for part in command], setting
-        # All have the same threads to choose from, whatever the caller's shell says.
-        self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_", "OPENBLAS_"))}
+        self.name = " ".join(Path(part).name for part in self.command)
+        self.environment = {name: value for name, value in os.environ.items() if not is_setting(name)}
         self.environment.update(environment or {})
-        listed = subprocess.run([*self.command, "--rows"], env=self.environment, capture_output=True, text=True, check=True)
-        self.rows = {name: int(threads) for name, threads in (line.split() for line in listed.stdout.splitlines())}
         self.process = None
+        try:
+            listed = subprocess.run([*self.command, "--rows"], env=self.environment, capture_output=True, text=True, check=True)
+            self.rows = {name: int(threads) for name, threads in (line.split() for line in listed.stdout.splitlines())}
+        except subprocess.CalledProcessError as error:
+            reason = (error.stderr.strip().splitlines() or [ended(error.returncode)])[-1]
+            raise RuntimeError(f"{self.name} does not start: {reason}") from error
+        except (OSError, ValueError) as error:
+            raise RuntimeError(f"{self.name} does not start: {error}") from error
 
     def say(self, line):
-        if self.process is None or self.process.poll() is not None:
-            self.process = subprocess.Popen([*self.command, "--serve"], env=self.environment, stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, text=True)
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
+        """Starts the program if it is not running, or ended since it was last asked."""
+        for _ in range(2):
+            if self.process and self.process.poll() is not None:
+                self.end()
+            if not self.process:
+                self.process = subprocess.Popen([*self.command, "--serve"], env=self.environment, stdin=subprocess.PIPE,
+                                                stdout=subprocess.PIPE, text=True)
+            try:
+                self.process.stdin.write(line + "\n")
+                self.process.stdin.flush()
+                return
+            except BrokenPipeError:
+                status = self.end()
+        raise RuntimeError(f"{self.name}: {ended(status)}")
 
     def ask(self, row, seconds, threads=0):
         """The program's answer; raises RuntimeError if it has none."""
         self.say(f"{row} {seconds} {threads}")
         line = self.process.stdout.readline()
-        answer = json.loads(line) if line else {"error": "the program ended"}
+        try:
+            answer = json.loads(line) if line else {"error": ended(self.end())}
+        except ValueError:  # it ended within a line
+            answer = {"error": f"{ended(self.end())}, and its last words were {line.strip()!r}"}
         if "error" in answer:
-            raise RuntimeError(f"{Path(self.command[0]).name}: {row}: {answer['error']}")
+            raise RuntimeError(f"{self.name}: {row}: {answer['error']}")
         return answer
 
     def forget(self):
         """Gives back what was made for rows so far."""
-        if self.process is not None and self.process.poll() is None:
-            self.say("forget")
+        if self.process and self.process.poll() is None:
+            try:
+                self.process.stdin.write("forget\n")
+                self.process.stdin.flush()
+            except BrokenPipeError:  # it has nothing left
+                self.end()
+
+    def end(self):
+        """Of a program that is not to be spoken with any more; its exit status."""
+        process, self.process = self.process, None
+        try:
+            process.stdin.close()  # with what could not be written
+        except BrokenPipeError:
+            pass
+        try:
+            return process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+        finally:
+            process.stdout.close()
+
+
+def ended(status):
+    return f"it ended with {f'signal {-status}' if status < 0 else f'status {status}'}"
 
 
 class Way:
@@ -86,7 +141,10 @@ def cpu_flags():
 
 
 def find_sides(build, peers, python, quick=False):
-    """(Reel, the limits' program, the peers that can be had, names of what is not here)."""
+    """(Reel, the limits' program, the peers that can be had, names of what is not here). What does not start is told of."""
+    ignored = sorted(filter(is_setting, os.environ))
+    if ignored:
+        print(f"bench: ignored, as all are measured with the same settings: {', '.join(ignored)}", file=sys.stderr)
     wide = "avx512f" in cpu_flags()
     python_rows = [python, BENCHMARKS / "peers/python_rows.py"]
     torch = {**TUNED, **({"ATEN_CPU_CAPABILITY": "avx512"} if wide else {})}
@@ -97,6 +155,7 @@ def find_sides(build, peers, python, quick=False):
         "eigen": [("", [peers / "eigen_rows"], {})],
         "python torch": [("", [*python_rows, "torch"], torch)],
         "numba": [("", [*python_rows, "numba"], {})],
+        "numpy": [("", [*python_rows, "numpy"], {})],
     }
     if not quick:
         settings["torch"].append(("huge pages", [peers / "torch_rows"], {**torch, **HUGE_PAGES}))
@@ -113,8 +172,9 @@ def find_sides(build, peers, python, quick=False):
         for setting, command, environment in ways:
             try:
                 programs.append(Program(command, environment, setting))
-            except (OSError, subprocess.CalledProcessError):
-                pass
+            except RuntimeError as error:
+                if shutil.which(command[0]):
+                    print(f"bench: {error}" + f" ({setting})" * bool(setting), file=sys.stderr)
         if programs:
             sides.append(Side(name, programs, counts))
         else:
@@ -123,10 +183,18 @@ def find_sides(build, peers, python, quick=False):
     for name in ("rows", "gemm_ladder", "op_rows"):
         program = build / f"benchmarks/benchmark_{name}"
         if program.exists():
-            own.append(Program([program]))
+            own.append(start_own(program))
         else:
             missing.append(program.name)
-    return Side("reel", own), Program([build / "benchmarks/benchmark_limits"]), sides, missing
+    return Side("reel", own), start_own(build / "benchmarks/benchmark_limits"), sides, missing
+
+
+def start_own(program):
+    """Without Reel's own programs there is nothing to measure."""
+    try:
+        return Program([program])
+    except RuntimeError as error:
+        sys.exit(f"bench: {error}")
 
 
 def exit_without(build):
