@@ -21,6 +21,7 @@ using detail::class_bytes;
 using detail::class_of;
 using detail::FreeLists;
 using detail::kClasses;
+using detail::kDepotBound;
 using detail::kTeamLevels;
 using detail::poison;
 using detail::this_thread;
@@ -30,8 +31,6 @@ using detail::unpoison;
 thread_local constinit ThreadCache* detail::this_thread = nullptr;
 
 namespace {
-
-constexpr std::int64_t kDepotBound = 256 << 20;
 
 // Never destroyed: tensors in static variables outlive every static object here.
 struct Depot {
@@ -81,12 +80,14 @@ void* take_from_system(std::size_t bytes) {
 void give_to_depot_or_system(int index, void* memory) {
   Depot& shared = depot();
   const auto bytes = static_cast<std::int64_t>(class_bytes(index));
-  if (shared.cached.load(std::memory_order_relaxed) + bytes <= kDepotBound) {
+  {
     const std::lock_guard lock(shared.mutex);
-    shared.lists.push(index, memory);
-    shared.filled[index].fetch_add(1, std::memory_order_relaxed);
-    shared.cached.fetch_add(bytes, std::memory_order_relaxed);
-    return;
+    if (shared.cached.load(std::memory_order_relaxed) + bytes <= kDepotBound) {
+      shared.lists.push(index, memory);
+      shared.filled[index].fetch_add(1, std::memory_order_relaxed);
+      shared.cached.fetch_add(bytes, std::memory_order_relaxed);
+      return;
+    }
   }
   unpoison(memory, class_bytes(index));
   std::free(memory);

@@ -31,8 +31,9 @@ REEL_INLINE void unpoison([[maybe_unused]] void* memory, [[maybe_unused]] std::s
 // Size classes: multiples of 64 bytes up to 1 KiB, then four per power of two (at most 25 % is wasted) up to 2^46 bytes.
 inline constexpr int kFineClasses = 16;
 inline constexpr int kClasses = kFineClasses + 4 * 36;
-inline constexpr std::int64_t kSlack = 64 << 20;  // a thread caches this much beyond its own peak
-inline constexpr int kTeamLevels = 8;             // blocks of one class for which a team provides, see TeamMember
+inline constexpr std::int64_t kSlack = 64 << 20;        // a thread caches this much beyond its own peak
+inline constexpr std::int64_t kDepotBound = 256 << 20;  // the depot caches no more, and no more again for teams
+inline constexpr int kTeamLevels = 8;                   // blocks of one class for which a team provides, see TeamMember
 
 constexpr int class_of(std::size_t bytes) {
   if (bytes <= 1024) return bytes == 0 ? 0 : static_cast<int>((bytes - 1) / 64);
