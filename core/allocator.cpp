@@ -2,6 +2,9 @@
 // there again, without a lock; what overflows a thread's bound, or is left when it ends, goes to a depot that all threads
 // share, and from there, beyond its bound, back to the system.
 #include <sys/mman.h>
+#if __has_include(<malloc.h>)
+#include <malloc.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -21,6 +24,7 @@ using detail::class_bytes;
 using detail::class_of;
 using detail::FreeLists;
 using detail::kClasses;
+using detail::kDepotBound;
 using detail::kTeamLevels;
 using detail::poison;
 using detail::this_thread;
@@ -30,8 +34,6 @@ using detail::unpoison;
 thread_local constinit ThreadCache* detail::this_thread = nullptr;
 
 namespace {
-
-constexpr std::int64_t kDepotBound = 256 << 20;
 
 // Never destroyed: tensors in static variables outlive every static object here.
 struct Depot {
@@ -81,12 +83,14 @@ void* take_from_system(std::size_t bytes) {
 void give_to_depot_or_system(int index, void* memory) {
   Depot& shared = depot();
   const auto bytes = static_cast<std::int64_t>(class_bytes(index));
-  if (shared.cached.load(std::memory_order_relaxed) + bytes <= kDepotBound) {
+  {
     const std::lock_guard lock(shared.mutex);
-    shared.lists.push(index, memory);
-    shared.filled[index].fetch_add(1, std::memory_order_relaxed);
-    shared.cached.fetch_add(bytes, std::memory_order_relaxed);
-    return;
+    if (shared.cached.load(std::memory_order_relaxed) + bytes <= kDepotBound) {
+      shared.lists.push(index, memory);
+      shared.filled[index].fetch_add(1, std::memory_order_relaxed);
+      shared.cached.fetch_add(bytes, std::memory_order_relaxed);
+      return;
+    }
   }
   unpoison(memory, class_bytes(index));
   std::free(memory);
@@ -112,6 +116,13 @@ void empty_lists(FreeLists& lists) {
     }
 }
 
+// Freed blocks are malloc's, which keeps many of them: this gives their pages back.
+void trim() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
+}
+
 // Of all threads, under the depot's mutex: no less than what was live at any time since reset_peak_memory().
 std::int64_t peak_of_all(const Depot& shared) {
   std::int64_t peaks = shared.live_peak, live = shared.live;
@@ -132,13 +143,31 @@ void settle(ThreadCache& own) {
   const std::int64_t elsewhere =
       own.live.get() - std::clamp<std::int64_t>(own.live.get(), 0, std::max<std::int64_t>(all, 0));
   own.live.add(-elsewhere);
-  own.held.add(-elsewhere);
+  own.hold(-elsewhere);
   shared.add_live(elsewhere);
 }
 
 REEL_FAST_TLS thread_local bool this_thread_ended = false;
 // The thread's two caches; this_thread is the one that is in use.
 REEL_FAST_TLS thread_local constinit ThreadCache *own_cache = nullptr, *team_cache = nullptr;
+
+// Gives back what the calling thread's caches hold, and says whether there was any.
+bool empty_own_caches() {
+  std::int64_t bytes = 0;
+  for (ThreadCache* const cache : {own_cache, team_cache}) {
+    if (cache == nullptr) continue;
+    bytes += cache->cached();
+    empty_lists(cache->lists);
+    cache->hold(cache->live.get() - cache->held.load(std::memory_order_relaxed));  // nor is it asked any more
+    for (auto& owned : cache->owned) owned = 0;
+  }
+  return bytes > 0;
+}
+
+// Another thread has asked for it: see release_cached_memory().
+__attribute__((noinline)) void empty_as_asked() {
+  if (empty_own_caches()) trim();
+}
 
 void retire(ThreadCache* cache) {
   if (cache == nullptr) return;
@@ -246,7 +275,7 @@ __attribute__((noinline)) void* fetch(int index, std::size_t bytes) {
   poison(static_cast<char*>(block) + bytes, room - bytes);
   if (own != nullptr) {
     if (own->live.get() < 0 || own->live.get() + static_cast<std::int64_t>(room) > own->peak.get()) settle(*own);
-    own->held.add(static_cast<std::int64_t>(room));
+    own->hold(static_cast<std::int64_t>(room));
     own->count(static_cast<std::int64_t>(room));
   } else {
     Depot& shared = depot();
@@ -258,11 +287,16 @@ __attribute__((noinline)) void* fetch(int index, std::size_t bytes) {
 
 __attribute__((noinline)) void give_away(int index, void* block) noexcept {
   const std::size_t room = class_bytes(index);
+  ThreadCache* const cache = thread_cache();
+  if (cache != nullptr && cache->asked()) {
+    empty_as_asked();
+    if (cache->give(index, room, block)) return;
+  }
   poison(block, room);
   unpoison(block, sizeof(FreeLists::Block));
-  if (ThreadCache* cache = thread_cache()) {
+  if (cache != nullptr) {
     cache->live.add(-static_cast<std::int64_t>(room));
-    cache->held.add(-static_cast<std::int64_t>(room));
+    cache->hold(-static_cast<std::int64_t>(room));
     if (cache->owned[index] > 0) --cache->owned[index];
     if (cache->live.get() < 0) settle(*cache);
     give_to_depot_or_system(index, block);
@@ -302,6 +336,8 @@ void host_free(void* block, std::size_t bytes) noexcept {
 TeamMember::TeamMember(int threads) : outside_(this_thread) {
   if (team_cache == nullptr && !this_thread_ended) team_cache = new_cache();
   if (team_cache == nullptr) return;
+  if (team_cache->asked()) [[unlikely]]
+    empty_as_asked();
   if (threads > team_cache->team) [[unlikely]]
     provide_for_larger_team(*team_cache, threads);
   team_cache->team = threads;
@@ -347,20 +383,20 @@ void reset_peak_memory() {
 }
 
 void release_cached_memory() {
-  for (ThreadCache* const cache : {own_cache, team_cache}) {
-    if (cache == nullptr) continue;
-    empty_lists(cache->lists);
-    cache->held.set(cache->live.get());
-    for (auto& owned : cache->owned) owned = 0;
+  {
+    Depot& shared = depot();
+    const std::lock_guard lock(shared.mutex);
+    for (ThreadCache* cache = shared.threads; cache != nullptr; cache = cache->next)
+      if (!cache->asked()) cache->hold(ThreadCache::kAsked);
+    empty_lists(shared.lists);
+    empty_lists(shared.for_teams);
+    shared.team_bytes = 0;
+    shared.cached.store(0, std::memory_order_relaxed);
+    for (auto& filled : shared.filled) filled.store(0, std::memory_order_relaxed);
+    for (auto& provided : shared.provided) provided = 0;
   }
-  Depot& shared = depot();
-  const std::lock_guard lock(shared.mutex);
-  empty_lists(shared.lists);
-  empty_lists(shared.for_teams);
-  shared.team_bytes = 0;
-  shared.cached.store(0, std::memory_order_relaxed);
-  for (auto& filled : shared.filled) filled.store(0, std::memory_order_relaxed);
-  for (auto& provided : shared.provided) provided = 0;
+  empty_own_caches();
+  trim();
 }
 
 std::string MemoryStats::str() const {

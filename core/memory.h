@@ -8,7 +8,9 @@
 
 namespace reel {
 
-/// Host memory and objects in use by all threads.
+/// Host memory and objects in use by all threads. What is cached is bounded: a thread keeps at most the peak of its own
+/// live bytes and 64 MiB (in parallel loops, where it takes working memory, as much again by the peak there); what it frees
+/// beyond that, and what it leaves when it ends, is kept for all threads, at most 256 MiB and 256 MiB of working memory.
 struct MemoryStats {
   std::int64_t live_bytes = 0;    // handed out: tensors, nodes' scratch, working memory
   std::int64_t cached_bytes = 0;  // kept for reuse by the threads' caches and the depot between them
@@ -24,7 +26,10 @@ struct MemoryStats {
 REEL_API MemoryStats memory_stats();
 /// peak_bytes from now on.
 REEL_API void reset_peak_memory();
-/// Gives the calling thread's cached blocks and the depot's back to the system.
+/// Gives what is cached back to the system, pages included (with glibc by malloc_trim, which also gives back what the program's
+/// own frees have left). At once what the calling thread keeps, and what is kept for all threads; what another thread keeps, at
+/// its next free (of a tensor, say) or part of a parallel loop, so what an idle one keeps stays, counted in cached_bytes. Live
+/// blocks stay, and so does the room for recorded ops, which is none of cached_bytes.
 REEL_API void release_cached_memory();
 
 namespace detail {

@@ -31,8 +31,9 @@ REEL_INLINE void unpoison([[maybe_unused]] void* memory, [[maybe_unused]] std::s
 // Size classes: multiples of 64 bytes up to 1 KiB, then four per power of two (at most 25 % is wasted) up to 2^46 bytes.
 inline constexpr int kFineClasses = 16;
 inline constexpr int kClasses = kFineClasses + 4 * 36;
-inline constexpr std::int64_t kSlack = 64 << 20;  // a thread caches this much beyond its own peak
-inline constexpr int kTeamLevels = 8;             // blocks of one class for which a team provides, see TeamMember
+inline constexpr std::int64_t kSlack = 64 << 20;        // a thread caches this much beyond its own peak
+inline constexpr std::int64_t kDepotBound = 256 << 20;  // the depot caches no more, and no more again for teams
+inline constexpr int kTeamLevels = 8;                   // blocks of one class for which a team provides, see TeamMember
 
 constexpr int class_of(std::size_t bytes) {
   if (bytes <= 1024) return bytes == 0 ? 0 : static_cast<int>((bytes - 1) / 64);
@@ -77,13 +78,23 @@ struct Counter {
 /// Blocks go from the lists to their users and back with one count: what is cached is held but not live.
 struct ThreadCache {
   FreeLists lists;
-  Counter live, peak, held, tensors, nodes;  // bytes; a thread that frees others' blocks has a negative live
+  Counter live, peak;  // bytes; a thread that frees others' blocks has a negative live
+  /// Bytes; and kAsked, added by another thread that asks for what is cached: the next block that is freed finds no room.
+  std::atomic<std::int64_t> held{0};
+  Counter tensors, nodes;
   ThreadCache* previous = nullptr;
   ThreadCache* next = nullptr;
   int team = 0;                      // threads of the team that this cache is for, 0 outside of teams
   std::int8_t owned[kClasses] = {};  // in a team: blocks here and in use, up to kTeamLevels
 
-  std::int64_t cached() const { return held.get() - live.get(); }
+  static constexpr std::int64_t kAsked = std::int64_t{1} << 62;
+
+  void hold(std::int64_t difference) { held.fetch_add(difference, std::memory_order_relaxed); }
+  bool asked() const { return held.load(std::memory_order_relaxed) > kAsked / 2; }
+  std::int64_t cached() const {
+    const std::int64_t bytes = held.load(std::memory_order_relaxed) - live.get();
+    return bytes > kAsked / 2 ? bytes - kAsked : bytes;
+  }
 
   /// A block of a class, of which `bytes` will be used; null if none is cached.
   REEL_INLINE void* take(int index, std::size_t room, std::size_t bytes) {
@@ -99,7 +110,7 @@ struct ThreadCache {
   /// False if the thread caches enough.
   REEL_INLINE bool give(int index, std::size_t room, void* block) {
     const std::int64_t left = live.get() - static_cast<std::int64_t>(room);
-    if (held.get() - left > peak.get() + kSlack) [[unlikely]]
+    if (held.load(std::memory_order_relaxed) - left > peak.get() + kSlack) [[unlikely]]
       return false;
     poison(block, room);
     unpoison(block, sizeof(FreeLists::Block));
