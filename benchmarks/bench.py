@@ -113,7 +113,7 @@ def draw(folder, outcome):
                                                 one=True)
     counts = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
     rates = {side: [(n, 4 * n / seconds / 1e9) for n in counts if (seconds := outcome.seconds(f"sum_{n}", name))]
-             for side, name in (("Reel", "reel"), ("torch", "torch"), ("numba", "numba"))}
+             for side, name in (("Reel", "reel"), ("torch", "torch"), ("numba", "numba"), ("numpy", "numpy"))}
     pictures["sums"] = plots.lines("Sum of n floats", "n", "GB/s", {k: v for k, v in rates.items() if v}, counts)
     models = [(row, {"speed-up": other / outcome.seconds(row)}) for row in results
               if re.match(r"add_|mlp_|cnn_|lstm_|transformer_", row) and (other := outcome.seconds(row, "torch"))]
@@ -170,10 +170,12 @@ def write_document(path, body):
 
 def main():
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    parser.add_argument("--build", type=Path, required=True, help="build folder of the preset cpu")
-    parser.add_argument("--peers", type=Path, required=True, help="build folder of benchmarks/peers")
-    parser.add_argument("--python", type=Path, required=True, help="Python that has torch and numba, if they are to be had")
-    parser.add_argument("--torch", type=Path, help="the folder torch of that Python")
+    # The first four come from scripts/bench: build folders of the preset cpu and of benchmarks/peers, the Python that has torch, numba
+    # and numpy if they are to be had, and the folder torch of that Python.
+    parser.add_argument("--build", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--peers", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--python", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--torch", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="one short round and few rows of each suite (under five minutes)")
     parser.add_argument("--suite", action="append", choices=suites.SUITES, default=[],
                         help="only this one: " + "; ".join(f"{name}: {what}" for name, (what, _, _) in suites.SUITES.items()))
@@ -181,6 +183,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--parse-only", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    try:
+        re.compile(options.rows)
+    except re.error as error:
+        parser.error(f"--rows: {error}")
+    if options.rounds < 1:
+        parser.error("--rounds must be at least 1")
     if options.parse_only:
         return
 

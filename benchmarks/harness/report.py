@@ -84,8 +84,8 @@ def sums_tables(judge, limits):
         return f"{duration(seconds)}, {4 * count / seconds / 1e9:.3g} GB/s" if seconds else "-"
 
     counts = sorted(int(m[1]) for m in (re.fullmatch(r"sum_(\d+)", row) for row in judge.results) if m)
-    body = [(f"{n:,}", *(gigabytes(f"sum_{n}", n, side) for side in ("reel", "torch", "numba"))) for n in counts]
-    lines = table(("sum of n floats", "Reel", "torch", "numba"), body) if body else []
+    body = [(f"{n:,}", *(gigabytes(f"sum_{n}", n, side) for side in ("reel", "torch", "numba", "numpy"))) for n in counts]
+    lines = table(("sum of n floats", "Reel", "torch", "numba", "numpy"), body) if body else []
     body = []
     for match in (re.fullmatch(r"row_sums_(.*)", row) for row in judge.results):
         if match:
