@@ -101,7 +101,11 @@ struct PhiloxState {
   std::uint64_t seed = 0, stream = 0, counter = 0;
 };
 
-/// Elements [begin, end) of the flat buffer take one optimiser step with these factors.
+/// Elements [begin, end) of a flat buffer.
+struct FlatRange {
+  std::int64_t begin = 0, end = 0;
+};
+/// These elements take one optimiser step with these factors.
 struct SgdRange {
   std::int64_t begin = 0, end = 0;
   double rate = 0, decay = 0, momentum = 0, dampening = 0;
@@ -378,6 +382,9 @@ class REEL_API Ops {
                        const Array& sum) = 0;
   /// average = decay average + (1 - decay) w.
   virtual void ema(const Array& w, double decay, const Array& average) = 0;
+  /// sums[i] (on the host) = the sum of the squares of range i of x (bf16 and f16 too), squared and added up in double, in an
+  /// order that the range's size decides. Waits for them.
+  virtual void sums_of_squares(const FlatRange* ranges, std::int64_t count, const Array& x, double* sums) = 0;
 
   // --- random numbers with rejection: element i has the 64 blocks from state.counter + 64 i on (core/scalar/rejection.h) ------
   /// y[i] is drawn from the standard gamma distribution of shape alpha[i] (Marsaglia and Tsang, 2000); f64.

@@ -257,6 +257,37 @@ TEST_F(CudaSizes, OptimizersOverRangesOfAnySize) {
   expect_equal_devices(step, 1e-5);
 }
 
+// Ranges that begin anywhere, more of them than one launch takes, empty ones and some of several blocks.
+TEST_F(CudaSizes, SumsOfSquaresOfRangesOfAnySize) {
+  std::vector<FlatRange> ranges;
+  std::int64_t end = 1;
+  const auto add = [&](std::int64_t size) {
+    ranges.push_back({end, end + size});
+    end += size + size % 3;
+  };
+  for (std::int64_t i = 0; i < 70; ++i) add(i % 20);
+  for (const std::int64_t size : {8191, 8192, 8193, 0, 30000, 1, 0}) add(size);
+  const auto sum = [&](Device device) {
+    Tensors results;
+    for (const DType dtype : {f32, f64, bf16, f16}) {
+      const Tensor x = normal({end}, dtype, device);
+      std::vector<double> sums(ranges.size(), -1);
+      backend(device).sums_of_squares(ranges.data(), std::ssize(ranges), x.array(), sums.data());
+      results.push_back(to(from_vector(sums), device));
+      // A range that lies elsewhere: the same bits.
+      const FlatRange last{0, 30000};
+      const Tensor moved = empty({30000}, {.dtype = dtype, .device = device});
+      backend(device).copy(slice(x, 0, ranges[74].begin, ranges[74].end).array(), moved.array());
+      double alone = -1;
+      backend(device).sums_of_squares(&last, 1, moved.array(), &alone);
+      EXPECT_EQ(alone, sums[74]);
+      backend(device).sums_of_squares(nullptr, 0, x.array(), nullptr);
+    }
+    return results;
+  };
+  expect_equal_devices(sum, 1e-14);
+}
+
 TEST_F(CudaSizes, FindsWhatAMaskSets) {
   for (const std::int64_t n : {0, 1, 15, 16, 17, 4095, 4096, 4097, 100000})
     for (const double level : {-9.0, 0.0, 2.5, 9.0}) {
