@@ -105,12 +105,13 @@ struct PhiloxState {
 struct FlatRange {
   std::int64_t begin = 0, end = 0;
 };
-/// These elements take one optimiser step with these factors.
+/// These elements take one optimiser step with these factors, from gradients g times gradient_scale.
 struct SgdRange {
   std::int64_t begin = 0, end = 0;
   double rate = 0, decay = 0, momentum = 0, dampening = 0;
   bool nesterov = false;
   bool first = false;  // the momentum buffer is empty: it becomes g
+  double gradient_scale = 1;
 };
 /// As above for Adam: m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2,
 /// w -= step_size * m / (sqrt(v) / root_correction2 + epsilon), where step_size = rate / (1 - beta1^t) and
@@ -120,6 +121,7 @@ struct AdamRange {
   double rate = 0, step_size = 0, root_correction2 = 1, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, decay = 0;
   bool decoupled = false;
   bool rectified = true;  // RAdam: false while the variance is not to be trusted: w -= step_size m
+  double gradient_scale = 1;
 };
 
 /// v = alpha v + (1 - alpha) g^2 [a = alpha a + (1 - alpha) g, centred: v - a^2]; step g / (sqrt(v) + epsilon), through
@@ -128,11 +130,12 @@ struct RmspropRange {
   std::int64_t begin = 0, end = 0;
   double rate = 0, alpha = 0.99, epsilon = 1e-8, decay = 0, momentum = 0;
   bool centered = false;
+  double gradient_scale = 1;
 };
 /// sum += g^2; w -= rate g / (sqrt(sum) + epsilon); `decay` is added to g.
 struct AdagradRange {
   std::int64_t begin = 0, end = 0;
-  double rate = 0, epsilon = 1e-10, decay = 0;
+  double rate = 0, epsilon = 1e-10, decay = 0, gradient_scale = 1;
 };
 
 /// A backend. Thread-safe; results do not depend on the number of threads.

@@ -227,10 +227,11 @@ TEST_F(CudaSizes, OptimizersOverRangesOfAnySize) {
         const bool odd = i % 2 == 1;
         const std::int64_t end = ends[i];
         const double decay = i % 3 == 0 ? 0.1 : 0;
-        sgd.push_back({begin, end, 0.1, decay, odd ? 0.9 : 0, 0.1, i % 3 == 1, i % 5 == 1});
-        adam.push_back({begin, end, 0.1, 0.1, 0.9, 0.9, 0.999, 1e-8, decay, odd, i % 4 != 1});
-        rmsprop.push_back({begin, end, 0.1, 0.9, 1e-8, decay, odd ? 0.9 : 0, i % 3 == 0});
-        adagrad.push_back({begin, end, 0.1, 1e-10, decay});
+        const double scale = i % 4 == 0 ? 0.3 : 1;
+        sgd.push_back({begin, end, 0.1, decay, odd ? 0.9 : 0, 0.1, i % 3 == 1, i % 5 == 1, scale});
+        adam.push_back({begin, end, 0.1, 0.1, 0.9, 0.9, 0.999, 1e-8, decay, odd, i % 4 != 1, scale});
+        rmsprop.push_back({begin, end, 0.1, 0.9, 1e-8, decay, odd ? 0.9 : 0, i % 3 == 0, scale});
+        adagrad.push_back({begin, end, 0.1, 1e-10, decay, scale});
       }
       const auto buffers = [&](std::int64_t first) {
         Tensors made;

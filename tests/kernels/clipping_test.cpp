@@ -1,4 +1,4 @@
-// What clipping by the norm asks of kernels: sums of squares.
+// What clipping by the norm asks of kernels: sums of squares, and steps from scaled gradients.
 
 #include <gtest/gtest.h>
 
@@ -90,6 +90,79 @@ TYPED_TEST(SumsOfSquares, OfTheLargestNumbersAreFinite) {
     x.set(n - 1, static_cast<TypeParam>(std::numeric_limits<float>::quiet_NaN()));
     test::cpu().sums_of_squares(&range, 1, x, &sum);
     EXPECT_TRUE(std::isnan(sum));
+  }
+}
+
+// --- steps ------------------------------------------------------------------------------------------------------------
+
+template <class T>
+class ScaledGradient : public testing::Test {
+ protected:
+  static constexpr int64_t kSize = 1057;
+
+  /// A step from `factor` g with the scale `scale`, whole and in two ranges; all that it writes.
+  template <class Step>
+  static std::vector<T> after(Step step, T factor, double scale) {
+    TestArray<T> g = random_array<T>(Shape{kSize}, 1);
+    for (int64_t i = 0; i < kSize; ++i) g.set(i, factor * g[i]);
+    std::vector<T> all;
+    TestArray<T> buffers[4] = {random_array<T>(Shape{kSize}, 2), random_array<T>(Shape{kSize}, 3),
+                               TestArray<T>(Shape{kSize}), TestArray<T>(Shape{kSize})};
+    for (int b = 1; b < 4; ++b) test::randomize(buffers[b], 3 + static_cast<unsigned>(b), 1, 4);
+    step(g.array(), buffers, scale);
+    for (const TestArray<T>& buffer : buffers) {
+      EXPECT_TRUE(buffer.margins_intact());
+      const std::vector<T> values = buffer.values();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  }
+  template <class Step>
+  static void expect_scales(Step step) {
+    const auto unscaled = after(step, T(1), 1);
+    for (const double scale : {0.25, 0.3, 1e-9, 0.0}) {
+      const std::vector<T> scaled = after(step, T(1), scale);
+      EXPECT_EQ(scaled, after(step, static_cast<T>(scale), 1)) << scale;
+      EXPECT_NE(scaled, unscaled);
+    }
+  }
+};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(ScaledGradient, Types);
+
+TYPED_TEST(ScaledGradient, OfEachOptimiserIsTheSameAsAGradientScaledBefore) {
+  using T = TypeParam;
+  const auto parts = [](auto range, double scale) {
+    auto second = range;
+    range.begin = 0;
+    range.end = second.begin = 400;
+    second.end = 1057;
+    range.gradient_scale = second.gradient_scale = scale;
+    return std::vector{range, second};
+  };
+  for (const double decay : {0.0, 0.1}) {
+    for (const bool extra : {false, true}) {
+      this->expect_scales([&](const Array& g, TestArray<T>* b, double scale) {
+        SgdRange range{.rate = 0.1, .decay = decay, .momentum = extra ? 0.9 : 0, .dampening = 0.2, .nesterov = extra};
+        const auto ranges = parts(range, scale);
+        test::cpu().sgd(ranges.data(), 2, b[0], g, &b[1].array());
+      });
+      this->expect_scales([&](const Array& g, TestArray<T>* b, double scale) {
+        AdamRange range{.rate = 0.1, .step_size = 0.1, .root_correction2 = 0.5, .decay = decay, .decoupled = extra};
+        const auto ranges = parts(range, scale);
+        test::cpu().adam(ranges.data(), 2, b[0], g, b[1], b[2]);
+      });
+      this->expect_scales([&](const Array& g, TestArray<T>* b, double scale) {
+        RmspropRange range{.rate = 0.1, .decay = decay, .momentum = extra ? 0.9 : 0, .centered = extra};
+        const auto ranges = parts(range, scale);
+        test::cpu().rmsprop(ranges.data(), 2, b[0], g, b[1], &b[2].array(), &b[3].array());
+      });
+      this->expect_scales([&](const Array& g, TestArray<T>* b, double scale) {
+        AdagradRange range{.rate = 0.1, .decay = decay};
+        const auto ranges = parts(range, scale);
+        test::cpu().adagrad(ranges.data(), 2, b[0], g, b[1]);
+      });
+    }
   }
 }
 
