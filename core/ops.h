@@ -101,12 +101,17 @@ struct PhiloxState {
   std::uint64_t seed = 0, stream = 0, counter = 0;
 };
 
-/// Elements [begin, end) of the flat buffer take one optimiser step with these factors.
+/// Elements [begin, end) of a flat buffer.
+struct FlatRange {
+  std::int64_t begin = 0, end = 0;
+};
+/// These elements take one optimiser step with these factors, from gradients g times gradient_scale.
 struct SgdRange {
   std::int64_t begin = 0, end = 0;
   double rate = 0, decay = 0, momentum = 0, dampening = 0;
   bool nesterov = false;
   bool first = false;  // the momentum buffer is empty: it becomes g
+  double gradient_scale = 1;
 };
 /// As above for Adam: m = beta1 m + (1 - beta1) g, v = beta2 v + (1 - beta2) g^2,
 /// w -= step_size * m / (sqrt(v) / root_correction2 + epsilon), where step_size = rate / (1 - beta1^t) and
@@ -116,6 +121,7 @@ struct AdamRange {
   double rate = 0, step_size = 0, root_correction2 = 1, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, decay = 0;
   bool decoupled = false;
   bool rectified = true;  // RAdam: false while the variance is not to be trusted: w -= step_size m
+  double gradient_scale = 1;
 };
 
 /// v = alpha v + (1 - alpha) g^2 [a = alpha a + (1 - alpha) g, centred: v - a^2]; step g / (sqrt(v) + epsilon), through
@@ -124,11 +130,12 @@ struct RmspropRange {
   std::int64_t begin = 0, end = 0;
   double rate = 0, alpha = 0.99, epsilon = 1e-8, decay = 0, momentum = 0;
   bool centered = false;
+  double gradient_scale = 1;
 };
 /// sum += g^2; w -= rate g / (sqrt(sum) + epsilon); `decay` is added to g.
 struct AdagradRange {
   std::int64_t begin = 0, end = 0;
-  double rate = 0, epsilon = 1e-10, decay = 0;
+  double rate = 0, epsilon = 1e-10, decay = 0, gradient_scale = 1;
 };
 
 /// A backend. Thread-safe; results do not depend on the number of threads.
@@ -378,6 +385,9 @@ class REEL_API Ops {
                        const Array& sum) = 0;
   /// average = decay average + (1 - decay) w.
   virtual void ema(const Array& w, double decay, const Array& average) = 0;
+  /// sums[i] (on the host) = the sum of the squares of range i of x (bf16 and f16 too), squared and added up in double, in an
+  /// order that the range's size decides. Waits for them.
+  virtual void sums_of_squares(const FlatRange* ranges, std::int64_t count, const Array& x, double* sums) = 0;
 
   // --- random numbers with rejection: element i has the 64 blocks from state.counter + 64 i on (core/scalar/rejection.h) ------
   /// y[i] is drawn from the standard gamma distribution of shape alpha[i] (Marsaglia and Tsang, 2000); f64.

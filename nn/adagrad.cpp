@@ -24,7 +24,7 @@ const AdagradOptions& checked(const AdagradOptions& options, SourceLocation wher
 
 Adagrad::Adagrad(std::vector<Parameter> parameters, const AdagradOptions& options, SourceLocation where)
     : Optimizer("Adagrad", "Adagrad::step", {"sum"}, std::move(parameters), checked(options, where).lr,
-                options.weight_decay, where),
+                options.weight_decay, options.max_norm, where),
       rate_decay_(options.lr_decay),
       epsilon_(options.eps),
       initial_(options.initial) {}
@@ -38,7 +38,8 @@ void Adagrad::update(const std::vector<Piece>& pieces, Part& part, const Array& 
                        .end = piece.end,
                        .rate = piece.rate / (1 + static_cast<double>(piece.steps) * rate_decay_),
                        .epsilon = epsilon_,
-                       .decay = piece.decay});
+                       .decay = piece.decay,
+                       .gradient_scale = piece.gradient_scale});
   }
   ops.adagrad(ranges_.data(), static_cast<std::int64_t>(ranges_.size()), w, g, part.buffers[0].array());
 }

@@ -36,7 +36,7 @@ void rectify(AdamRange& range, double t) {
 AdamBase::AdamBase(const char* kind, const char* call, std::vector<Parameter> parameters, const AdamOptions& options,
                    bool decoupled, bool rectified, SourceLocation where)
     : Optimizer(kind, call, {"m", "v"}, std::move(parameters), checked(kind, options, where).lr, options.weight_decay,
-                where),
+                options.max_norm, where),
       beta1_(options.beta1),
       beta2_(options.beta2),
       epsilon_(options.eps),
@@ -56,7 +56,8 @@ void AdamBase::update(const std::vector<Piece>& pieces, Part& part, const Array&
                     .beta2 = beta2_,
                     .epsilon = epsilon_,
                     .decay = piece.decay,
-                    .decoupled = decoupled_};
+                    .decoupled = decoupled_,
+                    .gradient_scale = piece.gradient_scale};
     if (rectified_) rectify(range, t);
     ranges_.push_back(range);
   }
@@ -75,7 +76,8 @@ AdamW::AdamW(std::vector<Parameter> parameters, const AdamWOptions& options, Sou
                 .beta1 = options.beta1,
                 .beta2 = options.beta2,
                 .eps = options.eps,
-                .weight_decay = options.weight_decay},
+                .weight_decay = options.weight_decay,
+                .max_norm = options.max_norm},
                true, false, where) {}
 
 RAdam::RAdam(std::vector<Parameter> parameters, const RAdamOptions& options, SourceLocation where)
@@ -84,7 +86,8 @@ RAdam::RAdam(std::vector<Parameter> parameters, const RAdamOptions& options, Sou
                 .beta1 = options.beta1,
                 .beta2 = options.beta2,
                 .eps = options.eps,
-                .weight_decay = options.weight_decay},
+                .weight_decay = options.weight_decay,
+                .max_norm = options.max_norm},
                options.decoupled, true, where) {}
 
 }  // namespace reel::nn

@@ -6,34 +6,15 @@
 #include <set>
 
 #include "reel/core/number_text.h"
+#include "reel/core/scratch.h"
 #include "reel/nn/layer.h"
 #include "reel/nn/optimizer.h"
-#include "reel/ops/create.h"
 
 namespace reel::nn {
 
 namespace detail {
 
 namespace {
-
-constexpr std::int64_t kNormChunk = std::int64_t{1} << 20;  // gradients squared at a time, in double
-
-double sum_of_squares(const Array& g) {
-  Ops& ops = backend(g.device);
-  double total = 0;
-  for (std::int64_t begin = 0; begin < g.size; begin += kNormChunk) {
-    Array part = g;
-    part.data = part.as<char>() + begin * static_cast<std::int64_t>(size_of(g.dtype));
-    part.size = part.shape[0] = std::min(kNormChunk, g.size - begin);
-    Tensor squares = empty({part.size}, {.dtype = f64, .device = g.device});
-    Tensor sum = empty({1}, {.dtype = f64, .device = g.device});
-    ops.copy(part, squares.array());
-    ops.binary(BinaryOp::mul, {.array = &squares.array()}, {.array = &squares.array()}, squares.array());
-    ops.reduce(ReduceOp::sum, squares.array(), sum.array(), nullptr);
-    total += sum.item();
-  }
-  return total;
-}
 
 // Calls visit(gradient) for each parameter that an optimiser would change.
 template <class F>
@@ -108,12 +89,39 @@ void check_fits(const char* kind, const std::vector<NamedTensor>& mine, const st
                   where);
 }
 
+double gradient_norm(const std::vector<Parameter>& parameters) {
+  const Scratch range_memory(parameters.size() * sizeof(FlatRange)), sum_memory(parameters.size() * sizeof(double));
+  FlatRange* const ranges = range_memory.as<FlatRange>();
+  double* const sums = sum_memory.as<double>();
+  std::int64_t count = 0;  // of ranges in `home`
+  const reel::detail::FlatBuffer* home = nullptr;
+  double total = 0;
+  const auto add = [&] {
+    if (count == 0) return;
+    const Array& gradients = home->gradients.array();
+    backend(gradients.device).sums_of_squares(ranges, count, gradients, sums);
+    for (std::int64_t i = 0; i < count; ++i) total += sums[i];
+    count = 0;
+  };
+  for (const Parameter& parameter : parameters) {
+    if (!takes_part(parameter)) continue;
+    const reel::detail::ParameterState& state = *parameter.state();
+    if (state.home.get() != home) add();
+    home = state.home.get();
+    ranges[count++] = {state.offset, state.offset + parameter.size()};
+  }
+  add();
+  return std::sqrt(total);
+}
+
+double clip_scale(double norm, double max_norm) {
+  const double scale = max_norm / (norm + 1e-6);
+  return scale < 1 ? scale : 1;
+}
+
 double clip_norm(const std::vector<Parameter>& parameters, double max_norm, SourceLocation where) {
   require(max_norm > 0, "clip_grad_norm", "max_norm > 0", reel::detail::number_text(max_norm), where);
-  double sum = 0;
-  for_each_gradient(parameters, [&](const Array& g) { sum += sum_of_squares(g); });
-  const double norm = std::sqrt(sum);
-  const double scale = max_norm / (norm + 1e-6);
+  const double norm = gradient_norm(parameters), scale = clip_scale(norm, max_norm);
   if (scale < 1) for_each_gradient(parameters, [&](const Array& g) { apply(BinaryOp::mul, g, scale); });
   return norm;
 }

@@ -32,7 +32,12 @@ std::vector<Tensor> on_devices_of(const std::vector<NamedTensor>& mine, const st
 /// Whether an optimiser would change it.
 inline bool takes_part(const Parameter& parameter) { return parameter.has_gradient() && parameter.trainable(); }
 
-/// As clip_grad_norm, for parameters that are there once. Allocates nothing of its own.
+/// The square root of the sum of all squares of the gradients of those of these that an optimiser would change: one pass over
+/// them, and one wait for a device, per run of parameters in one flat buffer. Allocates nothing of its own.
+double gradient_norm(const std::vector<Parameter>& parameters);
+/// What gradients of this norm are multiplied by, lest it exceed max_norm: 1 or less. Of a norm that is NaN: 1.
+double clip_scale(double norm, double max_norm);
+/// As clip_grad_norm, for parameters that are there once.
 double clip_norm(const std::vector<Parameter>& parameters, double max_norm, SourceLocation where);
 
 }  // namespace reel::nn::detail

@@ -6,6 +6,7 @@
 #include "reel/core/node.h"
 #include "reel/core/number_text.h"
 #include "reel/nn/flat.h"
+#include "reel/nn/layer.h"
 #include "reel/ops/create.h"
 
 namespace reel::nn {
@@ -19,14 +20,18 @@ constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;  // that schedules, w
 }
 
 Optimizer::Optimizer(const char* kind, const char* call, std::vector<const char*> buffers,
-                     std::vector<Parameter> parameters, Schedule rate, double decay, SourceLocation where)
+                     std::vector<Parameter> parameters, Schedule rate, double decay, std::optional<double> max_norm,
+                     SourceLocation where)
     : kind_(kind),
       call_(call),
       buffer_names_(std::move(buffers)),
       parameters_(detail::prepared(kind, parameters, where)),
       rate_(std::move(rate)),
       decay_(decay),
-      counts_(parameters_.size(), 0) {}
+      max_norm_(max_norm),
+      counts_(parameters_.size(), 0) {
+  if (max_norm) detail::require(*max_norm > 0, kind, "max_norm > 0", reel::detail::number_text(*max_norm), where);
+}
 
 Optimizer::~Optimizer() = default;
 
@@ -84,7 +89,7 @@ void Optimizer::lay_out(SourceLocation where) {
 }
 
 // Neighbours that take the same step become one piece.
-void Optimizer::find_pieces(const Part& part, double rate) {
+void Optimizer::find_pieces(const Part& part, double rate, double gradient_scale) {
   pieces_.clear();
   std::size_t last_index = 0;  // in home
   for (std::size_t k = 0; k < part.members.size(); ++k) {
@@ -92,7 +97,7 @@ void Optimizer::find_pieces(const Part& part, double rate) {
     const Parameter& parameter = parameters_[i];
     if (!takes_part(parameter) || parameter.size() == 0) continue;
     const std::int64_t begin = part.offsets[k] - part.low;
-    Piece piece{begin, begin + parameter.size(), counts_[i], rate, decay_};
+    Piece piece{begin, begin + parameter.size(), counts_[i], rate, decay_, gradient_scale};
     for (const Group& group : groups_) {
       if (group.name != parameter.group()) continue;
       if (group.options.lr) piece.rate = group.rate;
@@ -116,11 +121,16 @@ void Optimizer::step(SourceLocation where) {
   const double rate = rate_.at(steps_, call_, where);
   for (Group& group : groups_)
     if (group.options.lr) group.rate = group.options.lr->at(steps_, call_, where);
+  double scale = 1;
+  if (max_norm_) {
+    gradient_norm_ = detail::gradient_norm(parameters_);
+    scale = detail::clip_scale(*gradient_norm_, *max_norm_);
+  }
   for (const Parameter& parameter : parameters_)
     if (takes_part(parameter)) parameter.state()->value.note_write(call_, where);
 
   for (Part& part : parts_) {
-    find_pieces(part, rate);
+    find_pieces(part, rate, scale);
     if (pieces_.empty()) continue;
     update(pieces_, part, stretch(part.home->values, part.low, part.high),
            stretch(part.home->gradients, part.low, part.high));
@@ -134,6 +144,12 @@ void Optimizer::step(SourceLocation where) {
 
 void Optimizer::zero_gradients() {
   for (Parameter& parameter : parameters_) parameter.clear_gradient();
+}
+
+double Optimizer::gradient_norm(SourceLocation where) const {
+  if (!gradient_norm_)
+    throw Error(std::string(kind_) + "::gradient_norm: a step with the option max_norm is required before", where);
+  return *gradient_norm_;
 }
 
 double Optimizer::clip_gradients(double max_norm, SourceLocation where) {

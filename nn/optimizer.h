@@ -30,10 +30,16 @@ class REEL_API Optimizer {
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// Changes the parameters by their gradients and clears these. Counts as a write to each parameter that it changes.
+  /// With the option max_norm: as clip_gradients(max_norm) before, to the bit, but gradients are scaled as the step reads them,
+  /// which takes no pass of its own.
   /// Throws Error if parameters have moved in memory since the first step (Module::to).
   void step(SourceLocation where = SourceLocation::current());
+  /// The norm that the last step's gradients had before max_norm was applied. Throws Error without that option, and before a
+  /// step.
+  double gradient_norm(SourceLocation where = SourceLocation::current()) const;
 
-  /// clip_grad_norm for all its parameters.
+  /// clip_grad_norm for all its parameters, at once, for who uses the gradients before the step. Else the option max_norm is
+  /// cheaper.
   double clip_gradients(double max_norm, SourceLocation where = SourceLocation::current());
 
   /// Forgets gradients without a step.
@@ -69,6 +75,7 @@ class REEL_API Optimizer {
     std::int64_t begin, end;
     std::int64_t steps;  // that were made before this one
     double rate, decay;
+    double gradient_scale;  // by which the step multiplies gradients
   };
   /// The stretch of a flat buffer in which the parameters lie, with the optimiser's buffers parallel to it.
   struct Part {
@@ -81,7 +88,7 @@ class REEL_API Optimizer {
 
   /// `call` is "Adam::step"; `buffers` are names. Both are string constants.
   Optimizer(const char* kind, const char* call, std::vector<const char*> buffers, std::vector<Parameter> parameters,
-            Schedule rate, double decay, SourceLocation where);
+            Schedule rate, double decay, std::optional<double> max_norm, SourceLocation where);
 
   /// w and g are the part's stretch of values and gradients.
   virtual void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) = 0;
@@ -96,7 +103,7 @@ class REEL_API Optimizer {
   };
 
   void lay_out(SourceLocation where);
-  void find_pieces(const Part& part, double rate);
+  void find_pieces(const Part& part, double rate, double gradient_scale);
   std::vector<double> schedule_states() const;
   void load_schedule_states(const std::vector<double>& all, SourceLocation where);
 
@@ -106,6 +113,7 @@ class REEL_API Optimizer {
   std::vector<Parameter> parameters_;
   Schedule rate_;
   double decay_;
+  std::optional<double> max_norm_, gradient_norm_;
   std::vector<Group> groups_;
   std::int64_t steps_ = 0;
   std::vector<std::int64_t> counts_;  // steps of each parameter
@@ -116,12 +124,16 @@ class REEL_API Optimizer {
 /// Scales the gradients of trainable parameters by max_norm / (norm + 1e-6) if that is below 1, where norm is the square root
 /// of the sum of all their squares, summed in double, in an order that depends on the sizes alone; returns norm. If it is NaN
 /// nothing is scaled, so that the NaN shows; if it is infinite, what was infinite becomes NaN. Throws Error unless
-/// max_norm > 0. For all of a model's parameters, or for some of them: a group of its own norm.
+/// max_norm > 0. For all of a model's parameters, or for some of them: a group of its own norm. The formula is that of
+/// torch.nn.utils.clip_grad_norm_.
 REEL_API double clip_grad_norm(const std::vector<Parameter>& parameters, double max_norm,
                                SourceLocation where = SourceLocation::current());
 /// Puts each element of their gradients into [-limit, limit]; NaN stays. Throws Error unless limit >= 0.
 REEL_API void clip_grad_value(const std::vector<Parameter>& parameters, double limit,
                               SourceLocation where = SourceLocation::current());
+
+// In all options below, max_norm > 0 bounds the norm of all gradients of a step together, as clip_grad_norm does; without it
+// they are not clipped. Infinity: the norm is computed, and that is all.
 
 struct SgdOptions {
   Schedule lr = 1e-3;
@@ -129,6 +141,7 @@ struct SgdOptions {
   double dampening = 0;
   bool nesterov = false;  // needs momentum > 0 and dampening 0
   double weight_decay = 0;
+  std::optional<double> max_norm = {};
 };
 
 /// g += weight_decay w; u = momentum u + (1 - dampening) g (at first u = g); w -= lr u, or lr (g + momentum u) by Nesterov.
@@ -153,6 +166,7 @@ struct AdamOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0;
+  std::optional<double> max_norm = {};
 };
 
 namespace detail {
@@ -187,6 +201,7 @@ struct AdamWOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 1e-2;
+  std::optional<double> max_norm = {};
 };
 
 /// Adam where the decay is apart from the gradient: w -= lr weight_decay w. Loshchilov and Hutter 2019, "Decoupled Weight
@@ -206,6 +221,7 @@ struct RAdamOptions {
   double eps = 1e-8;
   double weight_decay = 0;
   bool decoupled = false;  // the decay is apart from the gradient, as in AdamW
+  std::optional<double> max_norm = {};
 };
 
 /// Adam whose rate follows the variance of its second moment: with rho = 2 / (1 - beta2) - 1, in step t
@@ -227,6 +243,7 @@ struct RMSpropOptions {
   double momentum = 0;
   bool centered = false;
   double weight_decay = 0;
+  std::optional<double> max_norm = {};
 };
 
 /// g += weight_decay w; v = alpha v + (1 - alpha) g^2; centered: a = alpha a + (1 - alpha) g and v - a^2, at least 0, in place
@@ -254,6 +271,7 @@ struct AdagradOptions {
   double eps = 1e-10;
   double weight_decay = 0;
   double initial = 0;  // what the sums of squares begin with
+  std::optional<double> max_norm = {};
 };
 
 /// g += weight_decay w; sum += g^2; in its step t a parameter moves by w -= lr / (1 + (t - 1) lr_decay) g / (sqrt(sum) + eps).

@@ -30,7 +30,7 @@ const RMSpropOptions& checked(const RMSpropOptions& options, SourceLocation wher
 
 RMSprop::RMSprop(std::vector<Parameter> parameters, const RMSpropOptions& options, SourceLocation where)
     : Optimizer("RMSprop", "RMSprop::step", buffers_of(checked(options, where)), std::move(parameters), options.lr,
-                options.weight_decay, where),
+                options.weight_decay, options.max_norm, where),
       alpha_(options.alpha),
       epsilon_(options.eps),
       momentum_(options.momentum),
@@ -46,7 +46,8 @@ void RMSprop::update(const std::vector<Piece>& pieces, Part& part, const Array& 
                        .epsilon = epsilon_,
                        .decay = piece.decay,
                        .momentum = momentum_,
-                       .centered = centered_});
+                       .centered = centered_,
+                       .gradient_scale = piece.gradient_scale});
   const auto buffer = [&](std::size_t i) { return &part.buffers[i].array(); };
   backend(w.device).rmsprop(ranges_.data(), static_cast<std::int64_t>(ranges_.size()), w, g, *buffer(0),
                             centered_ ? buffer(1) : nullptr, momentum_ != 0 ? buffer(centered_ ? 2 : 1) : nullptr);

@@ -30,7 +30,7 @@ const SgdOptions& checked(const SgdOptions& options, SourceLocation where) {
 
 SGD::SGD(std::vector<Parameter> parameters, SgdOptions options, SourceLocation where)
     : Optimizer("SGD", "SGD::step", buffers_of(checked(options, where)), std::move(parameters), options.lr,
-                options.weight_decay, where),
+                options.weight_decay, options.max_norm, where),
       momentum_(options.momentum),
       dampening_(options.dampening),
       nesterov_(options.nesterov) {}
@@ -45,7 +45,8 @@ void SGD::update(const std::vector<Piece>& pieces, Part& part, const Array& w, c
                        .momentum = momentum_,
                        .dampening = dampening_,
                        .nesterov = nesterov_,
-                       .first = piece.steps == 0});
+                       .first = piece.steps == 0,
+                       .gradient_scale = piece.gradient_scale});
   backend(w.device).sgd(ranges_.data(), static_cast<std::int64_t>(ranges_.size()), w, g,
                         part.buffers.empty() ? nullptr : &part.buffers[0].array());
 }

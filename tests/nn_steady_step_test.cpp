@@ -44,6 +44,8 @@ TEST(SteadyStep, CallsMallocZeroTimes) {
   net.conv1.set_group("slow");
   sgd.group("slow", {.lr = 1e-4});
   expect_no_calls(net, sgd);
+  AdamW clipped(net.parameters(), {.lr = 1e-3, .max_norm = 1});
+  expect_no_calls(net, clipped);
   EXPECT_GT(malloc_calls(), before);  // the first steps did
 }
 
@@ -56,7 +58,7 @@ TEST(SteadyStep, CallsMallocZeroTimesWithAnyNumberOfThreads) {
     Net net;
     Adam adam(net.parameters(), {.lr = 1e-3});
     expect_no_calls(net, adam);
-    SGD sgd(net.parameters(), {.lr = 1e-3, .momentum = 0.9});
+    SGD sgd(net.parameters(), {.lr = 1e-3, .momentum = 0.9, .max_norm = 1});
     expect_no_calls(net, sgd);
   }
   set_num_threads(before);

@@ -126,6 +126,7 @@ class CpuOps final : public Ops {
   void adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g,
                const Array& sum) override;
   void ema(const Array& w, double decay, const Array& average) override;
+  void sums_of_squares(const FlatRange* ranges, std::int64_t count, const Array& x, double* sums) override;
   void random_gamma(const Array& alpha, const PhiloxState& state, const Array& y) override;
   void random_poisson(const Array& rate, const PhiloxState& state, const Array& y) override;
 };

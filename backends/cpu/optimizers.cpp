@@ -12,11 +12,12 @@ void sgd_step(const SgdRange& range, T* w, const T* g, T* m, int64_t begin, int6
   using V = Vec<T>;
   const V rate = factor<T>(-range.rate), decay = factor<T>(range.decay);
   const V momentum = factor<T>(range.momentum), damped = factor<T>(1 - range.dampening);
+  const V scale = factor<T>(range.gradient_scale);
   const bool decays = range.decay != 0, remembers = range.momentum != 0, first = range.first;
   const bool nesterov = range.nesterov;
   for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
     const V weight = lanes.load(w + i);
-    V step = lanes.load(g + i);
+    V step = scale * lanes.load(g + i);
     if (decays) step = step + decay * weight;
     if (remembers) {
       const V velocity = first ? step : momentum * lanes.load(m + i) + damped * step;
@@ -38,9 +39,10 @@ void adam_step(const AdamRange& range, T* w, const T* g, T* m, T* v, int64_t beg
   const V rate = factor<T>(-range.step_size * (rectified ? range.root_correction2 : 1));
   const V epsilon = factor<T>(range.epsilon * range.root_correction2);
   const V decay = factor<T>(range.decay), shrink = factor<T>(1 - range.rate * range.decay);
+  const V scale = factor<T>(range.gradient_scale);
   const bool adds_decay = range.decay != 0 && !range.decoupled, shrinks = range.decay != 0 && range.decoupled;
   for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
-    V weight = lanes.load(w + i), grad = lanes.load(g + i);
+    V weight = lanes.load(w + i), grad = scale * lanes.load(g + i);
     if (adds_decay) grad = grad + decay * weight;
     if (shrinks) weight = shrink * weight;
     const V mean = beta1 * lanes.load(m + i) + rest1 * grad;

@@ -12,10 +12,11 @@ void rmsprop_step(const RmspropRange& range, T* w, const T* g, T* v, T* a, T* m,
   using V = Vec<T>;
   const V rate = factor<T>(-range.rate), decay = factor<T>(range.decay), epsilon = factor<T>(range.epsilon);
   const V alpha = factor<T>(range.alpha), rest = factor<T>(1 - range.alpha), momentum = factor<T>(range.momentum);
+  const V scale = factor<T>(range.gradient_scale);
   const bool decays = range.decay != 0, centered = range.centered, remembers = range.momentum != 0;
   for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
     const V weight = lanes.load(w + i);
-    V grad = lanes.load(g + i);
+    V grad = scale * lanes.load(g + i);
     if (decays) grad = grad + decay * weight;
     V square = alpha * lanes.load(v + i) + rest * (grad * grad);
     lanes.store(v + i, square);
@@ -37,10 +38,11 @@ template <class T>
 void adagrad_step(const AdagradRange& range, T* w, const T* g, T* sum, int64_t begin, int64_t end) {
   using V = Vec<T>;
   const V rate = factor<T>(-range.rate), decay = factor<T>(range.decay), epsilon = factor<T>(range.epsilon);
+  const V scale = factor<T>(range.gradient_scale);
   const bool decays = range.decay != 0;
   for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
     const V weight = lanes.load(w + i);
-    V grad = lanes.load(g + i);
+    V grad = scale * lanes.load(g + i);
     if (decays) grad = grad + decay * weight;
     const V total = lanes.load(sum + i) + grad * grad;
     lanes.store(sum + i, total);

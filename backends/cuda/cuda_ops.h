@@ -128,6 +128,7 @@ class CudaOps final : public MissingOps {
   void adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g,
                const Array& sum) override;
   void ema(const Array& w, double decay, const Array& average) override;
+  void sums_of_squares(const FlatRange* ranges, std::int64_t count, const Array& x, double* sums) override;
   void dropout(const Array& x, double p, const PhiloxState& state, const Array& y) override;
   void random_gamma(const Array& alpha, const PhiloxState& state, const Array& y) override;
   void random_poisson(const Array& rate, const PhiloxState& state, const Array& y) override;

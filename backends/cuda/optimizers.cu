@@ -58,11 +58,12 @@ REEL_DEVICE void update(const Units<T>& units, const T* g, const T* const (&from
 template <class T>
 struct SgdRule {
   Units<T> units;
-  T rate, decay, momentum, damped;
+  T scale, rate, decay, momentum, damped;
   bool nesterov, first;
 
   REEL_DEVICE void operator()(T (&numbers)[2], T step) const {
     auto& [weight, velocity] = numbers;
+    step = scale * step;
     if (decay != 0) step = step + decay * weight;
     if (momentum != 0) {
       velocity = first ? step : momentum * velocity + damped * step;
@@ -83,12 +84,13 @@ __global__ void sgd(const __grid_constant__ Rules<SgdRule<T>> rules, const Fault
 template <class T>
 struct AdamRule {
   Units<T> units;
-  T beta1, rest1, beta2, rest2, rate, epsilon;
+  T scale, beta1, rest1, beta2, rest2, rate, epsilon;
   T decay, shrink;  // 0 and 1 where there is none of the kind
   bool rectified;
 
   REEL_DEVICE void operator()(T (&numbers)[3], T grad) const {
     auto& [weight, mean, square] = numbers;
+    grad = scale * grad;
     if (decay != 0) grad = grad + decay * weight;
     weight = shrink * weight;
     mean = beta1 * mean + rest1 * grad;
@@ -108,11 +110,12 @@ __global__ void adam(const __grid_constant__ Rules<AdamRule<T>> rules, const Fau
 template <class T>
 struct RmspropRule {
   Units<T> units;
-  T rate, decay, epsilon, momentum, alpha, rest;
+  T scale, rate, decay, epsilon, momentum, alpha, rest;
   bool centered;
 
   REEL_DEVICE void operator()(T (&numbers)[4], T grad) const {
     auto& [weight, moment, mean, velocity] = numbers;
+    grad = scale * grad;
     if (decay != 0) grad = grad + decay * weight;
     moment = alpha * moment + rest * (grad * grad);
     T square = moment;
@@ -138,10 +141,11 @@ __global__ void rmsprop(const __grid_constant__ Rules<RmspropRule<T>> rules, con
 template <class T>
 struct AdagradRule {
   Units<T> units;
-  T rate, decay, epsilon;
+  T scale, rate, decay, epsilon;
 
   REEL_DEVICE void operator()(T (&numbers)[2], T grad) const {
     auto& [weight, sum] = numbers;
+    grad = scale * grad;
     if (decay != 0) grad = grad + decay * weight;
     sum = sum + grad * grad;
     weight = weight + rate * grad / (scalar::sqrt(sum) + epsilon);
@@ -193,6 +197,7 @@ void CudaOps::sgd(const SgdRange* ranges, std::int64_t count, const Array& w, co
   dispatch_floating(w.dtype, [&]<class T>() {
     const auto rule = [](const SgdRange& range, const Units<T>& units) {
       return device::SgdRule<T>{.units = units,
+                                .scale = static_cast<T>(range.gradient_scale),
                                 .rate = static_cast<T>(-range.rate),
                                 .decay = static_cast<T>(range.decay),
                                 .momentum = static_cast<T>(range.momentum),
@@ -211,6 +216,7 @@ void CudaOps::adam(const AdamRange* ranges, std::int64_t count, const Array& w, 
       const double rate = -range.step_size * (range.rectified ? range.root_correction2 : 1);
       return device::AdamRule<T>{
           .units = units,
+          .scale = static_cast<T>(range.gradient_scale),
           .beta1 = static_cast<T>(range.beta1),
           .rest1 = static_cast<T>(1 - range.beta1),
           .beta2 = static_cast<T>(range.beta2),
@@ -231,6 +237,7 @@ void CudaOps::rmsprop(const RmspropRange* ranges, std::int64_t count, const Arra
   dispatch_floating(w.dtype, [&]<class T>() {
     const auto rule = [](const RmspropRange& range, const Units<T>& units) {
       return device::RmspropRule<T>{.units = units,
+                                    .scale = static_cast<T>(range.gradient_scale),
                                     .rate = static_cast<T>(-range.rate),
                                     .decay = static_cast<T>(range.decay),
                                     .epsilon = static_cast<T>(range.epsilon),
@@ -249,6 +256,7 @@ void CudaOps::adagrad(const AdagradRange* ranges, std::int64_t count, const Arra
   dispatch_floating(w.dtype, [&]<class T>() {
     const auto rule = [](const AdagradRange& range, const Units<T>& units) {
       return device::AdagradRule<T>{.units = units,
+                                    .scale = static_cast<T>(range.gradient_scale),
                                     .rate = static_cast<T>(-range.rate),
                                     .decay = static_cast<T>(range.decay),
                                     .epsilon = static_cast<T>(range.epsilon)};

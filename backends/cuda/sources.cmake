@@ -43,6 +43,7 @@ set(REEL_CUDA_KERNELS
   softmax_tiles.cu
   sort.cu
   sparse.cu
+  sums_of_squares.cu
   triangular_solve.cu
   unary.cu
 )

@@ -227,10 +227,11 @@ TEST_F(CudaSizes, OptimizersOverRangesOfAnySize) {
         const bool odd = i % 2 == 1;
         const std::int64_t end = ends[i];
         const double decay = i % 3 == 0 ? 0.1 : 0;
-        sgd.push_back({begin, end, 0.1, decay, odd ? 0.9 : 0, 0.1, i % 3 == 1, i % 5 == 1});
-        adam.push_back({begin, end, 0.1, 0.1, 0.9, 0.9, 0.999, 1e-8, decay, odd, i % 4 != 1});
-        rmsprop.push_back({begin, end, 0.1, 0.9, 1e-8, decay, odd ? 0.9 : 0, i % 3 == 0});
-        adagrad.push_back({begin, end, 0.1, 1e-10, decay});
+        const double scale = i % 4 == 0 ? 0.3 : 1;
+        sgd.push_back({begin, end, 0.1, decay, odd ? 0.9 : 0, 0.1, i % 3 == 1, i % 5 == 1, scale});
+        adam.push_back({begin, end, 0.1, 0.1, 0.9, 0.9, 0.999, 1e-8, decay, odd, i % 4 != 1, scale});
+        rmsprop.push_back({begin, end, 0.1, 0.9, 1e-8, decay, odd ? 0.9 : 0, i % 3 == 0, scale});
+        adagrad.push_back({begin, end, 0.1, 1e-10, decay, scale});
       }
       const auto buffers = [&](std::int64_t first) {
         Tensors made;
@@ -255,6 +256,37 @@ TEST_F(CudaSizes, OptimizersOverRangesOfAnySize) {
     return results;
   };
   expect_equal_devices(step, 1e-5);
+}
+
+// Ranges that begin anywhere, more of them than one launch takes, empty ones and some of several blocks.
+TEST_F(CudaSizes, SumsOfSquaresOfRangesOfAnySize) {
+  std::vector<FlatRange> ranges;
+  std::int64_t end = 1;
+  const auto add = [&](std::int64_t size) {
+    ranges.push_back({end, end + size});
+    end += size + size % 3;
+  };
+  for (std::int64_t i = 0; i < 70; ++i) add(i % 20);
+  for (const std::int64_t size : {8191, 8192, 8193, 0, 30000, 1, 0}) add(size);
+  const auto sum = [&](Device device) {
+    Tensors results;
+    for (const DType dtype : {f32, f64, bf16, f16}) {
+      const Tensor x = normal({end}, dtype, device);
+      std::vector<double> sums(ranges.size(), -1);
+      backend(device).sums_of_squares(ranges.data(), std::ssize(ranges), x.array(), sums.data());
+      results.push_back(to(from_vector(sums), device));
+      // A range that lies elsewhere: the same bits.
+      const FlatRange last{0, 30000};
+      const Tensor moved = empty({30000}, {.dtype = dtype, .device = device});
+      backend(device).copy(slice(x, 0, ranges[74].begin, ranges[74].end).array(), moved.array());
+      double alone = -1;
+      backend(device).sums_of_squares(&last, 1, moved.array(), &alone);
+      EXPECT_EQ(alone, sums[74]);
+      backend(device).sums_of_squares(nullptr, 0, x.array(), nullptr);
+    }
+    return results;
+  };
+  expect_equal_devices(sum, 1e-14);
 }
 
 TEST_F(CudaSizes, FindsWhatAMaskSets) {
