@@ -1,7 +1,8 @@
 // The ladder of the matrix product, c [n, n] = a b in f32 on one core: three loops in their six orders, tiled for the cache,
 // tiled for the registers, with packed operands too, then Eigen and Reel. n = 1000, 1024 and 1056: rows of 1024 floats lie a
 // multiple of 4096 bytes apart and fall into few sets of the cache, which packing cures where operands are read again and again, not
-// where they are packed from nor in c. All of it is compiled for the machine it runs on; n = 100 is there to check that all compute the same. With --serve a side of scripts/bench; otherwise a program of Google Benchmark.
+// where they are packed from nor in c; n = 100 is there to check that all compute the same. All of it is compiled for the machine it
+// runs on. With --serve a side of scripts/bench; otherwise a program of Google Benchmark.
 
 #include <benchmark/benchmark.h>
 
