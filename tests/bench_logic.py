@@ -247,6 +247,11 @@ class Measuring(unittest.TestCase):
         outcome, _ = self.measure(FakeProgram({"row": 1.0}), [programs.Side("torch", [slow, fast], (2, 1))])
         self.assertEqual(outcome["times"]["torch"], {"other, 1 thread": [2.0] * 5})
 
+    def test_the_way_that_a_peer_went_is_told(self):
+        outcome = result([1.0])
+        outcome["times"]["torch"] = {"jemalloc, 1 thread": [2.0]}
+        self.assertIn("| torch (jemalloc, 1 thread) 2 s, **2.00x**", judged({"bars": {"torch": 2}}, outcome)[0])
+
     def test_limits_are_measured_in_every_round(self):
         outcome, _ = self.measure(FakeProgram({"row": 1.0}), [], 7, ["limit_copy"])
         self.assertEqual(outcome["limits"], {"limit_copy": [1.0] * 7})

@@ -56,6 +56,10 @@ class Judge:
         others = ways.get(way, []) if way else next(iter(ways.values()), [])
         return [other / own for other, own in zip(others, times["reel"]["plain"])]
 
+    def best_way(self, row, side):
+        """The peer's fastest way, which went through the rounds."""
+        return next(iter(self.results[row]["times"][side]))
+
     def spread(self, row):
         """Half the 90 % interval of a round's time over that time, at the median; None if it is not told."""
         widths = self.results[row].get("widths", {}).get("reel", {}).get("plain")

@@ -25,7 +25,9 @@ def bars_tables(bars, judge, peers):
             for side in peers:
                 ratios = judge.ratios(row, side)
                 if ratios:
-                    cells.append(f"{side} {duration(judge.seconds(row, side))}, **{statistics.median(ratios):.2f}x** "
+                    way = judge.best_way(row, side)
+                    name = side if way == "plain" else f"{side} ({way})"
+                    cells.append(f"{name} {duration(judge.seconds(row, side))}, **{statistics.median(ratios):.2f}x** "
                                  f"({min(ratios):.2f} to {max(ratios):.2f})")
             verdicts, stopped = list(judge.verdicts(entry, row)), judge.stopped_by(entry, row)
             missed = [f"{required}, measured {measured}" for required, measured, met in verdicts if met is False]
