@@ -50,7 +50,16 @@ void run(const void* saved, const void* dy, void* dx, int64_t count) {
   }
 }
 
-#define REEL_RUN_F32(name, Struct) run<scalar::Struct, float>,
+template <class Op>
+constexpr Run run_f32() {
+  if constexpr (std::is_same_v<Op, scalar::Gelu>) {
+    return gelu_backward_run;
+  } else {
+    return run<Op, float>;
+  }
+}
+
+#define REEL_RUN_F32(name, Struct) run_f32<scalar::Struct>(),
 #define REEL_RUN_F64(name, Struct) run<scalar::Struct, double>,
 constexpr Run kRuns[2][kUnaryOps] = {{REEL_UNARY_OPS(REEL_RUN_F32)}, {REEL_UNARY_OPS(REEL_RUN_F64)}};
 #undef REEL_RUN_F32

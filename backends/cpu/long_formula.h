@@ -1,32 +1,57 @@
 #pragma once
 
+#include "reel/backends/cpu/kernel.h"
 #include "reel/backends/cpu/simd.h"
 
 /// The loop of elementwise kernels whose formula takes tens or hundreds of instructions.
 namespace reel::cpu::REEL_CPU_ISA {
 
-/// y[i] = f(a[i], b[i]) for i in [0, count). y may be a or b, but not overlap them otherwise. A last, partial vector goes
-/// through memory on the stack: so the formula's code is there once, where a plain loop would get it two or three times more,
-/// in smaller vectors and for single elements, for what is left over.
-template <class T, class F>
-REEL_INLINE void long_formula(int64_t count, const T* a, const T* b, T* y, F f) {
+/// Calls body(n, a, b, y) for the elements [0, count) of a, b and y, with n a multiple of `step`, a multiple of the vectors'
+/// width. y may be a or b, but not overlap them otherwise. The last, partial step goes through memory on the stack: so the body's
+/// code is there once, where a plain loop would get it two or three times more, in smaller vectors and for single elements.
+template <int64_t step, class T, class Body>
+REEL_INLINE void in_whole_steps(int64_t count, const T* a, const T* b, T* y, Body body) {
   using V = Vec<T>;
-  constexpr int64_t width = V::width;
-  alignas(kVectorBytes) T last_a[width], last_b[width], last_y[width];
-  const int64_t whole = count & -width;  // so that the compiler sees a multiple
+  alignas(kVectorBytes) T last_a[step], last_b[step], last_y[step];
+  const int64_t whole = count & -step;  // so that the compiler sees a multiple
+  const auto lanes = [=](int64_t k) { return V::first(max<int64_t>(0, min<int64_t>(V::width, count - whole - k))); };
   T* to = y;
-  for (int64_t n = whole;; n = width) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) to[i] = f(a[i], b[i]);
+  for (int64_t n = whole;; n = step) {
+    body(n, a, b, to);
     if (to == last_y) break;
     if (whole == count) return;
-    V::load(a + whole, V::first(count - whole)).store(last_a);
-    V::load(b + whole, V::first(count - whole)).store(last_b);
+    for (int64_t k = 0; k < step; k += V::width) {
+      V::load(a + whole + k, lanes(k)).store(last_a + k);
+      V::load(b + whole + k, lanes(k)).store(last_b + k);
+    }
     a = last_a;
     b = last_b;
     to = last_y;
   }
-  V::load(last_y).store(y + whole, V::first(count - whole));
+  for (int64_t k = 0; k < step; k += V::width) V::load(last_y + k).store(y + whole + k, lanes(k));
+}
+
+/// y[i] = f(a[i], b[i]) for i in [0, count), for f(T, T).
+template <class T, class F>
+REEL_INLINE void long_formula(int64_t count, const T* a, const T* b, T* y, F f) {
+  in_whole_steps<Vec<T>::width>(count, a, b, y, [&](int64_t n, const T* from_a, const T* from_b, T* to) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) to[i] = f(from_a[i], from_b[i]);
+  });
+}
+
+/// The same for f(Vec<T>, Vec<T>), two vectors at a time, so that one's steps can run while the other's wait.
+template <class T, class F>
+REEL_INLINE void long_formula_of_vectors(int64_t count, const T* a, const T* b, T* y, F f) {
+  using V = Vec<T>;
+  in_whole_steps<2 * V::width>(count, a, b, y, [&](int64_t n, const T* from_a, const T* from_b, T* to) {
+    for (int64_t i = 0; i < n; i += 2 * V::width) {
+      const V first = f(V::load(from_a + i), V::load(from_b + i));
+      const V second = f(V::load(from_a + i + V::width), V::load(from_b + i + V::width));
+      first.store(to + i);
+      second.store(to + i + V::width);
+    }
+  });
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

@@ -58,7 +58,8 @@ REEL_INLINE void store_first(double* p, __m128d x, int n) {
   if (n == 1) _mm_store_sd(p, x);
 }
 
-// The intrinsics behind Vec, one struct per register. `max` is the machine's: a > b ? a : b, so b if either is NaN.
+// The intrinsics behind Vec, one struct per register. `max` and `min` are the machine's: a > b ? a : b and
+// a < b ? a : b, so b if either is NaN.
 // (Zero-masking forms at 512 bits: g++ 12 warns of uninitialised values in its own headers for the plain ones.)
 // The first n lanes are loaded by a mask, but stored in powers of two where there is no AVX-512: AVX2's masked store is 12
 // cycles of microcode on AMD's processors (measured on Zen 4), which other instructions wait for.
@@ -72,6 +73,7 @@ struct Register<float, 16> {
   static REEL_INLINE Raw load(const float* p) { return _mm_loadu_ps(p); }
   static REEL_INLINE void store(float* p, Raw x) { _mm_storeu_ps(p, x); }
   static REEL_INLINE Raw max(Raw a, Raw b) { return _mm_max_ps(a, b); }
+  static REEL_INLINE Raw min(Raw a, Raw b) { return _mm_min_ps(a, b); }
 #if defined(__FMA__)
   static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm_fmadd_ps(a, b, c); }
 #else
@@ -112,6 +114,7 @@ struct Register<double, 16> {
   static REEL_INLINE Raw load(const double* p) { return _mm_loadu_pd(p); }
   static REEL_INLINE void store(double* p, Raw x) { _mm_storeu_pd(p, x); }
   static REEL_INLINE Raw max(Raw a, Raw b) { return _mm_max_pd(a, b); }
+  static REEL_INLINE Raw min(Raw a, Raw b) { return _mm_min_pd(a, b); }
 #if defined(__FMA__)
   static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm_fmadd_pd(a, b, c); }
 #else
@@ -133,6 +136,7 @@ struct Register<float, 32> {
   static REEL_INLINE Raw load(const float* p) { return _mm256_loadu_ps(p); }
   static REEL_INLINE void store(float* p, Raw x) { _mm256_storeu_ps(p, x); }
   static REEL_INLINE Raw max(Raw a, Raw b) { return _mm256_max_ps(a, b); }
+  static REEL_INLINE Raw min(Raw a, Raw b) { return _mm256_min_ps(a, b); }
   static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm256_fmadd_ps(a, b, c); }
   static REEL_INLINE Raw join(__m128 low, __m128 high) {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(low), high, 1);
@@ -167,6 +171,7 @@ struct Register<double, 32> {
   static REEL_INLINE Raw load(const double* p) { return _mm256_loadu_pd(p); }
   static REEL_INLINE void store(double* p, Raw x) { _mm256_storeu_pd(p, x); }
   static REEL_INLINE Raw max(Raw a, Raw b) { return _mm256_max_pd(a, b); }
+  static REEL_INLINE Raw min(Raw a, Raw b) { return _mm256_min_pd(a, b); }
   static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm256_fmadd_pd(a, b, c); }
   static REEL_INLINE Raw join(__m128d low, __m128d high) {
     return _mm256_insertf128_pd(_mm256_castpd128_pd256(low), high, 1);
@@ -203,6 +208,7 @@ struct Register<float, 64> {
   static REEL_INLINE Raw load(const float* p) { return _mm512_loadu_ps(p); }
   static REEL_INLINE void store(float* p, Raw x) { _mm512_storeu_ps(p, x); }
   static REEL_INLINE Raw max(Raw a, Raw b) { return _mm512_maskz_max_ps(0xffff, a, b); }
+  static REEL_INLINE Raw min(Raw a, Raw b) { return _mm512_maskz_min_ps(0xffff, a, b); }
   static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm512_fmadd_ps(a, b, c); }
   static REEL_INLINE Raw join(__m256 low, __m256 high) {
     return _mm512_maskz_insertf32x8(0xffff, _mm512_castps256_ps512(low), high, 1);
@@ -220,6 +226,7 @@ struct Register<double, 64> {
   static REEL_INLINE Raw load(const double* p) { return _mm512_loadu_pd(p); }
   static REEL_INLINE void store(double* p, Raw x) { _mm512_storeu_pd(p, x); }
   static REEL_INLINE Raw max(Raw a, Raw b) { return _mm512_maskz_max_pd(0xff, a, b); }
+  static REEL_INLINE Raw min(Raw a, Raw b) { return _mm512_maskz_min_pd(0xff, a, b); }
   static REEL_INLINE Raw fma(Raw a, Raw b, Raw c) { return _mm512_fmadd_pd(a, b, c); }
   static REEL_INLINE Raw join(__m256d low, __m256d high) {
     return _mm512_maskz_insertf64x4(0xff, _mm512_castpd256_pd512(low), high, 1);
@@ -270,7 +277,7 @@ REEL_INLINE Vec<T, bytes> max(Vec<T, bytes> a, Vec<T, bytes> b) {
 }
 template <class T, int bytes>
 REEL_INLINE Vec<T, bytes> min(Vec<T, bytes> a, Vec<T, bytes> b) {
-  const auto smaller = a.raw < b.raw ? a.raw : b.raw;
+  const auto smaller = Register<T, bytes>::min(a.raw, b.raw);
   return {a.raw == a.raw ? smaller : a.raw};
 }
 
@@ -279,6 +286,23 @@ template <class T, int bytes>
 REEL_INLINE Vec<T, bytes> relu(Vec<T, bytes> x) {
   return {Register<T, bytes>::max(Register<T, bytes>::set(0), x.raw)};
 }
+
+#if defined(__AVX2__)
+/// The bits of each lane, to be calculated with.
+typedef std::int32_t LaneBits __attribute__((vector_size(kVectorBytes)));
+REEL_INLINE LaneBits bits_of(Vec<float> x) { return LaneBits(x.raw); }
+REEL_INLINE Vec<float> from_bits(LaneBits bits) { return {Vec<float>::Raw(bits)}; }
+
+/// Eight numbers, aligned, of which each lane takes one: that of its index' last three bits.
+REEL_INLINE Vec<float> pick(const float* eight, LaneBits index) {
+#if defined(REEL_SIMD_AVX512)
+  const __m512 twice = _mm512_maskz_broadcast_f32x8(0xffff, _mm256_load_ps(eight));
+  return {_mm512_maskz_permutexvar_ps(0xffff, __m512i(index), twice)};
+#else
+  return {_mm256_permutevar8x32_ps(_mm256_load_ps(eight), __m256i(index))};
+#endif
+}
+#endif
 
 /// The lower and the upper half of the lanes.
 template <class T, int bytes>

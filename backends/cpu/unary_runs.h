@@ -9,4 +9,8 @@ namespace reel::cpu::REEL_CPU_ISA {
 Run unary_run(UnaryOp op, DType dtype);
 Run unary_backward_run(UnaryOp op, DType dtype);
 
+/// Those of gelu in f32 (gelu.h).
+void gelu_run(const void* x, const void*, void* y, int64_t count);
+void gelu_backward_run(const void* x, const void* dy, void* dx, int64_t count);
+
 }  // namespace reel::cpu::REEL_CPU_ISA

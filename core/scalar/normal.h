@@ -199,7 +199,7 @@ REEL_SCALAR double gelu(double x) {
   a = a > 39.0 ? 39.0 : a;  // the tail is 0 from there on
   const TwoPart square = negative_square(a, 0.5);
   const double tail = Exponential<double>(square.high, square.low).times(product(a, TailRatio<double>::of(a)));
-  return (x <= 0.0 ? 0.0 : x) - tail;
+  return (x < 0.0 ? 0.0 : x) - tail;
 }
 
 /// The tail |x| Phi(-|x|) in f32 as (p + low) (1 + y) 2^n with p = s Q(s): what s, Q and their product lose in rounding goes
@@ -225,7 +225,7 @@ struct GeluTail {
 REEL_SCALAR float gelu(float x) {
   const GeluTail t(normal_magnitude(x));
   const float tail = t.p + fma(t.p, t.e.y, fma(t.low, t.e.y, t.low));
-  return fma(tail * t.e.power, -0x1p-64f, x <= 0.0f ? 0.0f : x);
+  return fma(tail * t.e.power, -0x1p-64f, x < 0.0f ? 0.0f : x);
 }
 
 /// Phi(x) + x phi(x); for a = |x| and x < 0 it is exp(-a^2 / 2) (R(a) - a / sqrt(2 pi)), and 1 minus that for x > 0.

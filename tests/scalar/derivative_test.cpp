@@ -128,6 +128,16 @@ TEST(ScalarDerivativeFarOut, OfTheNormalDistributionsLogarithmIsTheDistance) {
   }
 }
 
+TEST(ScalarDerivativeAtZero, OfGeluIsOneHalf) {
+  for (const InstructionSet* set = instruction_sets(); set != instruction_sets() + kInstructionSets; ++set) {
+    if (!set->supported) continue;
+    for (const double zero : {0.0, -0.0}) {
+      EXPECT_EQ(derivative_at(*set, find("gelu"), zero), 0.5) << zero << " on " << set->name;
+      EXPECT_EQ(derivative_at(*set, find("gelu"), static_cast<float>(zero)), 0.5f) << zero << " on " << set->name;
+    }
+  }
+}
+
 TEST(ScalarDerivativeAtKinks, ReluAndAbsHaveZeroAtZero) {
   for (const char* name : {"relu", "abs"}) {
     EXPECT_EQ(derivative_at(instruction_sets()[0], find(name), 0.0f), 0.0f) << name;

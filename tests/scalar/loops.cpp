@@ -1,5 +1,6 @@
 #include "reel/tests/scalar/loops.h"
 
+#include "reel/backends/cpu/gelu.h"
 #include "reel/core/scalar/binary.h"
 #include "reel/core/scalar/far.h"
 #include "reel/core/scalar/philox.h"
@@ -20,6 +21,16 @@ void backward(std::int64_t n, const T* saved, const T* dy, T* dx) {
   scalar::for_near_and_far<Op>(n, saved, [=]<class F>(F, std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) dx[i] = dy[i] * F::derivative(saved[i]);
   });
+}
+
+// The CPU backend's own of gelu in f32.
+template <>
+void forward<scalar::Gelu, float>(std::int64_t n, const float* x, float* y) {
+  cpu::REEL_CPU_ISA::run_gelu(n, x, y);
+}
+template <>
+void backward<scalar::Gelu, float>(std::int64_t n, const float* saved, const float* dy, float* dx) {
+  cpu::REEL_CPU_ISA::run_gelu_backward(n, saved, dy, dx);
 }
 
 template <class T>

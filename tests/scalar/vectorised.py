@@ -16,7 +16,8 @@ def main():
     text = (root / "core/scalar/list.h").read_text()
     listed = text[text.index("#define REEL_UNARY_OPS"):text.index("#define REEL_BINARY_OPS")]
     ops = len(re.findall(r"\bX\(\w+, \w+\)", listed))
-    expected = 4 * ops + 4  # forward and backward, f32 and f64; two loops of normal numbers, two of pow
+    # Forward and backward, f32 and f64, but gelu of f32 is written in vectors; two loops of normal numbers, two of pow.
+    expected = 4 * ops - 2 + 4
     command = [compiler, *flags, "-I", include, "-DREEL_CPU_ISA=v4", "-fopt-info-vec-optimized", "-S", "-o", "/dev/null",
                str(root / "tests/scalar/loops.cpp")]
     report = subprocess.run(command, text=True, capture_output=True, check=True).stderr

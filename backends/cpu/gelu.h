@@ -1,0 +1,126 @@
+#pragma once
+
+#include "reel/backends/cpu/long_formula.h"
+#include "reel/core/scalar/normal.h"
+
+namespace reel::cpu::REEL_CPU_ISA {
+
+#if defined(__AVX2__)
+/// x Phi(x) in f32, at most 2 ULP, and its derivative. As in scalar::gelu the left tail is exp(-a^2 / 2) times a slow function of
+/// a = |x|; but here that is one of eight polynomials, whose coefficients each lane picks from registers: far fewer steps than a
+/// quotient whose rounding errors must be set right. The intervals of a end where a + 1.0625 has its next exponent or half of one,
+/// at 0.4375, 0.9375, 1.9375, 2.9375, 4.9375, 6.9375, 10.9375; the columns below begin with the third of them.
+class Gelu {
+  using V = Vec<float>;
+
+ public:
+  REEL_INLINE static V value(V x) {
+    const Exponential e(x);
+    const V v = e.a - pick(kTail[0], e.interval),
+            first = fma(pick(kTail[2], e.interval), v, pick(kTail[1], e.interval));
+    const V p = fma(polynomial<3>(kTail, v, e.interval), v, first);
+    return fma(fma(p, e.y, p) * e.power, V::broadcast(-0x1p-64f), relu(x));
+  }
+
+  REEL_INLINE static V derivative(V x) {
+    const Exponential e(x);
+    const V v = e.a - pick(kSlope[0], e.interval);
+    const V p = fma(polynomial<2>(kSlope, v, e.interval), v, pick(kSlope[1], e.interval));
+    const LaneBits bits = bits_of(x);  // negative where x is
+    const V factor{bits < 0 ? V::broadcast(0x1p-64f).raw : V::broadcast(-0x1p-64f).raw};
+    const V limit{bits < 0 ? V::zero().raw : V::broadcast(1).raw};
+    return fma(fma(p, e.y, p) * e.power, factor, limit);
+  }
+
+ private:
+  /// exp(-a^2 / 2) = (1 + y) power 2^-64, step by step as in scalar::NormalExponential, for a = |x|, or 14.9 if that is less: what
+  /// lies beyond is 0. NaN stays.
+  struct Exponential {
+    V a, y, power;
+    LaneBits interval;
+
+    REEL_INLINE explicit Exponential(V x) {
+      const V limit = V::broadcast(14.9f), magnitude = from_bits(bits_of(x) & 0x7fffffff);
+      a = {V::R::min(limit.raw, magnitude.raw)};
+      interval = bits_of(a + V::broadcast(1.0625f)) >> 22;
+      constexpr float shift = scalar::Format<float>::kRound + 127 + 64;
+      const V shifted = fma(a * a, V::broadcast(-0.72134752f), V::broadcast(shift)), n = shifted - V::broadcast(shift);
+      const V high = fma(a, a, n * V::broadcast(2 * scalar::ln2_high<float>()));
+      const V z = fma(n, V::broadcast(2 * scalar::ln2_low<float>()), high);
+      V q = fma(V::broadcast(0.0000217747141f), z, V::broadcast(-0.00026153025f));
+      q = fma(q, z, V::broadcast(0.00260415350f));
+      q = fma(q, z, V::broadcast(-0.0208331475f));
+      q = fma(q, z, V::broadcast(0.125f));
+      y = fma(z * z, q, V::broadcast(-0.5f) * z);
+      power = from_bits(bits_of(shifted) << scalar::Format<float>::kMantissa);
+    }
+  };
+
+  template <int begin, int rows>
+  REEL_INLINE static V polynomial(const float (&table)[rows][8], V v, LaneBits interval) {
+    V sum = pick(table[rows - 1], interval);
+    for (int k = rows - 2; k >= begin; --k) sum = fma(sum, v, pick(table[k], interval));
+    return sum;
+  }
+
+  /// a exp(a^2 / 2) Phi(-a): the center of an interval, the value there, which is a float to 2^-32, and the powers of
+  /// v = a - center, error 2^-26.4 of the value. At 0, where the value
+  /// is 0, half of v comes last and without rounding.
+  alignas(32) static constexpr float kTail[][8] = {
+      {1.4471f, 2.4862f, 3.9086f, 5.9822f, 8.9049f, 12.836726f, 0.0f, 0.7028f},
+      {0.30484083f, 0.35294944f, 0.37677598f, 0.38861904f, 0.3940906f, 0.39656404f, 0.0f, 0.2169034f},
+      {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.5f, 0.0f},
+      {0.07448214f, 0.027616004f, 0.009757453f, 0.003206842f, 0.0010516879f, 0.00036406209f, 0.0f, 0.18069059f},
+      {-0.04021009f, -0.011663396f, -0.0030973938f, -0.00073126075f, -0.0001691061f, -4.1561532e-05f, -0.39894214f,
+       -0.11854422f},
+      {0.017845703f, 0.0041422807f, 0.000843344f, 0.00014525147f, 2.391156e-05f, 4.1938906e-06f, 0.24999385f,
+       0.0625745f},
+      {-0.006942357f, -0.0013128666f, -0.00020785921f, -2.6511234e-05f, -3.1247416e-06f, -3.9422753e-07f, -0.13288876f,
+       -0.02851877f},
+      {0.0024448491f, 0.00038135596f, 4.791913e-05f, 4.5510733e-06f, 3.8964885e-07f, 3.5479882e-08f, 0.061860252f,
+       0.011627215f},
+      {-0.0008327142f, -0.00010689066f, -1.1296035e-05f, -7.865576e-07f, -5.201844e-08f, -3.2421725e-09f, -0.024294313f,
+       -0.0043935203f},
+      {0.00026388443f, 3.0587646e-05f, 2.2794993e-06f, 1.3383142e-07f, 6.0156404e-09f, 2.6248398e-10f, 0.0061144265f,
+       0.0016008214f},
+  };
+  /// exp(a^2 / 2) Phi(-a) - a / sqrt(2 pi), error 2^-25.5.
+  alignas(32) static constexpr float kSlope[][8] = {
+      {1.4576f, 2.43575f, 4.0188f, 5.8876f, 8.8223f, 12.785016f, 0.0f, 0.7087f},
+      {-0.37182587f, -0.82740426f, -1.5092573f, -2.2828588f, -3.4749286f, -5.069467f, 0.5f, 0.024826214f},
+      {-0.49226624f, -0.4463586f, -0.4200699f, -0.40957558f, -0.40388206f, -0.40133947f, -0.7978844f, -0.5799192f},
+      {0.036822256f, 0.014412623f, 0.0045526023f, 0.0016745924f, 0.0005400573f, 0.00018419708f, 0.24999335f,
+       0.08964915f},
+      {-0.013211782f, -0.0041028853f, -0.0009435551f, -0.00025784827f, -5.828082e-05f, -1.4059055e-05f, -0.13288416f,
+       -0.03914475f},
+      {0.004381438f, 0.0011036166f, 0.00018771684f, 3.892933e-05f, 6.2438903e-06f, 1.0689006e-06f, 0.061840624f,
+       0.015474728f},
+      {-0.0014117116f, -0.00028950316f, -3.8671453e-05f, -5.995076e-06f, -7.1230085e-07f, -8.557438e-08f, -0.024255374f,
+       -0.0057106195f},
+      {0.00043290821f, 7.223749e-05f, 8.468851e-06f, 8.499932e-07f, 7.165124e-08f, 6.304965e-09f, 0.0060852403f,
+       0.00195558f},
+  };
+};
+#endif
+
+/// y[i] = gelu(x[i]), and dx[i] = dy[i] gelu'(x[i]). y may be x, dx may be x or dy.
+REEL_INLINE void run_gelu(std::int64_t count, const float* x, float* y) {
+#if defined(__AVX2__)
+  long_formula_of_vectors(count, x, x, y, [](Vec<float> x_i, Vec<float>) { return Gelu::value(x_i); });
+#else
+  long_formula(
+      count, x, x, y, [](float x_i, float) __attribute__((always_inline)) { return scalar::gelu(x_i); });
+#endif
+}
+REEL_INLINE void run_gelu_backward(std::int64_t count, const float* x, const float* dy, float* dx) {
+#if defined(__AVX2__)
+  long_formula_of_vectors(count, x, dy, dx,
+                          [](Vec<float> x_i, Vec<float> dy_i) { return dy_i * Gelu::derivative(x_i); });
+#else
+  long_formula(
+      count, x, dy, dx,
+      [](float x_i, float dy_i) __attribute__((always_inline)) { return dy_i * scalar::gelu_derivative(x_i); });
+#endif
+}
+
+}  // namespace reel::cpu::REEL_CPU_ISA
