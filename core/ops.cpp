@@ -13,6 +13,12 @@ void Ops::deallocate(void* block, std::size_t bytes) noexcept { detail::host_fre
 
 void Ops::synchronize() {}
 
+void Ops::conv_backward(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
+                        const Array& weight, const Array& dx, const Array& dweight, const Array* dbias) {
+  conv_backward_input(conv, dy, relu_output, weight, dx);
+  conv_backward_weight(conv, x, dy, relu_output, dweight, dbias);
+}
+
 bool Ops::fuses_steps(DType, std::int64_t) const { return false; }
 
 void Ops::recurrent(const Recurrence&, const Array&, const Array&, const Array*, const Array&, const Array*,

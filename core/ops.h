@@ -223,6 +223,9 @@ class REEL_API Ops {
   /// dweight and, if not null, dbias, from the same dz. Deterministic.
   virtual void conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
                                     const Array& dweight, const Array* dbias) = 0;
+  /// Both. dx has the same bits.
+  virtual void conv_backward(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
+                             const Array& weight, const Array& dx, const Array& dweight, const Array* dbias);
 
   /// Largest elements or averages of windows; geometry.in == geometry.out channels, groups unused. Padding never wins a
   /// maximum; an average divides by how many elements the window covers, those of the padding too if `count_padding`. A

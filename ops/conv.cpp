@@ -67,16 +67,20 @@ void conv_backward(Gradients& g, const Saved& saved, const Tensor& dy) {
   Ops& ops = backend(x.device());
   const Tensor images = packed_images(dy);
   const Array* mask = result.defined() ? &result.array() : nullptr;
-  if (g.needs(0)) {
-    Tensor dx = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  const bool weights = g.needs(1) || g.needs(2);
+  const auto like = [&](const Shape& shape) { return empty(shape, {.dtype = x.dtype(), .device = x.device()}); };
+  Tensor dx = g.needs(0) ? like(x.shape()) : Tensor(), dweight = weights ? like(weight.shape()) : Tensor();
+  Tensor dbias = g.needs(2) ? like({conv.out}) : Tensor();
+  const Array* to_bias = dbias.defined() ? &dbias.array() : nullptr;
+  if (!weights) {
     ops.conv_backward_input(conv, images.array(), mask, packed(weight).array(), dx.array());
-    g.add(0, std::move(dx));
+  } else if (!dx.defined()) {
+    ops.conv_backward_weight(conv, packed_images(x).array(), images.array(), mask, dweight.array(), to_bias);
+  } else {
+    ops.conv_backward(conv, packed_images(x).array(), images.array(), mask, packed(weight).array(), dx.array(),
+                      dweight.array(), to_bias);
   }
-  if (!g.needs(1) && !g.needs(2)) return;
-  Tensor dweight = empty(weight.shape(), {.dtype = x.dtype(), .device = x.device()});
-  Tensor dbias = g.needs(2) ? empty({conv.out}, {.dtype = x.dtype(), .device = x.device()}) : Tensor();
-  ops.conv_backward_weight(conv, packed_images(x).array(), images.array(), mask, dweight.array(),
-                           dbias.defined() ? &dbias.array() : nullptr);
+  g.add(0, std::move(dx));
   g.add(1, std::move(dweight));
   g.add(2, std::move(dbias));
 }

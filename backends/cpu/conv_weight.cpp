@@ -5,6 +5,7 @@
 // not depend on the number of threads.
 
 #include "reel/backends/cpu/conv_pack.h"
+#include "reel/backends/cpu/conv_parts.h"
 #include "reel/backends/cpu/conv_tile.h"
 #include "reel/backends/cpu/conv_weight_channels.h"
 #include "reel/backends/cpu/conv_weight_tile.h"
@@ -166,24 +167,6 @@ struct WeightPass {
     }
   }
 };
-
-template <class T>
-REEL_INLINE void set_zero(T* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) x[i] = 0;
-}
-
-/// y[i] = x[0][i] + x[1][i] + ...; x [parts, n] with parts `stride` elements apart.
-template <class T>
-void add_parts(const T* x, int64_t parts, int64_t stride, int64_t n, T* y) {
-  const auto add = [&](int64_t begin, int64_t end) __attribute__((noinline)) {
-    for (int64_t i = begin; i < end; ++i) y[i] = x[i];
-    for (int64_t part = 1; part < parts; ++part) {
-      const T* from = x + part * stride;
-      for (int64_t i = begin; i < end; ++i) y[i] += from[i];
-    }
-  };
-  parallel_for(n, even_chunk(n, max<int64_t>(1024, kGrain / parts)), add);
-}
 
 template <class T>
 void backward_weight(const Conv& conv, Images<const T> x, Images<const T> dy, Images<const T> relu_output, T* dweight,

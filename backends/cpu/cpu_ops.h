@@ -34,6 +34,8 @@ class CpuOps final : public Ops {
                            const Array& dx) override;
   void conv_backward_weight(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output,
                             const Array& dweight, const Array* dbias) override;
+  void conv_backward(const Conv& conv, const Array& x, const Array& dy, const Array* relu_output, const Array& weight,
+                     const Array& dx, const Array& dweight, const Array* dbias) override;
 
   void softmax(SoftmaxOp op, const Array& x, int axis, double temperature, const Array& y) override;
   void softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int axis, double temperature,

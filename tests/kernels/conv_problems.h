@@ -236,6 +236,29 @@ WeightGradients<T> run_backward_weight(const Conv& c, const std::vector<T>& x, c
   return {gdw.values(), gdb.values()};
 }
 
+template <class T>
+struct AllGradients {
+  std::vector<T> dx, dweight, dbias;
+};
+
+/// What run_backward_input and run_backward_weight compute, in one call.
+template <class T>
+AllGradients<T> run_backward(const Conv& c, const std::vector<T>& x, const std::vector<T>& dy, const Values<T>* y,
+                             const std::vector<T>& weight, bool with_bias = true) {
+  Guarded<T> gx(x), gdy(dy), gy(y ? *y : std::vector<T>()), gw(weight), gdx(x_size(c)), gdw(weight_size(c)), gdb(c.out);
+  const Array relu_output = gy.array(c.batch), dbias = gdb.array();
+  cpu::ops().conv_backward(c, gx.array(c.batch), gdy.array(c.batch), y ? &relu_output : nullptr, gw.array(),
+                           gdx.array(c.batch), gdw.array(), with_bias ? &dbias : nullptr);
+  EXPECT_TRUE(gdx.margins_untouched() && gdw.margins_untouched() && gdb.margins_untouched()) << describe(c);
+  return {gdx.values(), gdw.values(), gdb.values()};
+}
+
+/// The values as bytes, for comparisons to the bit.
+template <class T>
+std::string bytes_of(const std::vector<T>& values) {
+  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
 /// Equal within a few roundings per term; NaN to NaN and infinity to infinity.
 template <class T>
 void expect_close(const std::vector<T>& got, const std::vector<Sum>& want, const char* what, const Conv& c) {
@@ -289,10 +312,16 @@ void check(const Conv& c, const Options& options, const std::vector<T>& x, const
     want_dw[static_cast<std::size_t>(w)].add(d * x_at(i));
   });
   const std::vector<T>* relu_output = options.relu ? &y : nullptr;
-  expect_close(run_backward_input(c, dy, relu_output, weight), want_dx, "dx", c);
+  const std::vector<T> dx = run_backward_input(c, dy, relu_output, weight);
+  expect_close(dx, want_dx, "dx", c);
   const WeightGradients<T> gradients = run_backward_weight(c, x, dy, relu_output);
   expect_close(gradients.dweight, want_dw, "dweight", c);
   expect_close(gradients.dbias, want_db, "dbias", c);
+
+  const AllGradients<T> all = run_backward(c, x, dy, relu_output, weight);
+  EXPECT_TRUE(bytes_of(all.dx) == bytes_of(dx)) << describe(c);
+  expect_close(all.dweight, want_dw, "dweight along with dx", c);
+  expect_close(all.dbias, want_db, "dbias along with dx", c);
 }
 
 template <class T>

@@ -107,6 +107,30 @@ TYPED_TEST(Convolution, IsItsDefinitionWhereOneImageIsManyBlocks) {
   }
 }
 
+TYPED_TEST(Convolution, OfOneChannelHasItsGradientsInOnePass) {
+  std::mt19937 engine(11);
+  const auto up_to = [&](int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(engine);
+  };
+  for (int trial = 0; trial < 200; ++trial) {
+    Sizes s;
+    s.batch = up_to(1, 3);
+    s.in = s.out = s.groups = trial % 3 == 0 ? up_to(2, 5) : 1;
+    const int64_t most = trial % 8 == 0 ? 150 : 40;
+    for (int a = 0; a < 2; ++a) {
+      s.input.push_back(up_to(1, most));
+      s.kernel.push_back(3);
+      s.stride.push_back(1);
+      s.dilation.push_back(up_to(1, 6));
+      s.padding.push_back(up_to(0, 2 * s.dilation.back() + 1));  // the last is too much for one pass
+    }
+    Conv c;
+    if (!make_conv(s, &c) || y_size(c) == 0) continue;
+    check<TypeParam>(c, {true, trial % 2 == 0});
+    if (this->HasFatalFailure()) return;
+  }
+}
+
 TYPED_TEST(Convolution, OfNothingGivesBiasAndZeroGradients) {
   using T = TypeParam;
   const Conv empty_batch = conv_of(square(0, 2, 3, 5, 3, 1));
@@ -193,14 +217,9 @@ TYPED_TEST(Convolution, MaskPassesNanAndStopsAtZero) {
   EXPECT_EQ(gradients.dbias, std::vector<T>{6});
 }
 
-/// The kernels' results as bytes, for comparisons to the bit.
-template <class T>
-std::string bytes_of(const std::vector<T>& values) {
-  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
-}
-
 std::vector<Conv> assorted_problems(int64_t batch) {
   return {conv_of(square(batch, 1, 1, 257, 3, 1)),
+          conv_of({batch, 3, 3, 3, {150, 70}, {3, 3}, {1, 1}, {3, 2}, {3, 1}, PaddingMode::zero}),
           conv_of(square(batch, 1, 16, 32, 3, 1)),
           conv_of(square(batch, 16, 16, 33, 3, 4, 1, 4, PaddingMode::symmetric)),
           conv_of(square(batch, 17, 33, 8, 3, 1)),
@@ -220,8 +239,10 @@ TYPED_TEST(Convolution, GivesTheSameBitsForAnyNumberOfThreads) {
       set_num_threads(threads);
       const std::vector<T> y = run_forward<T>(c, x, weight, nullptr, Epilogue::relu);
       const WeightGradients<T> gradients = run_backward_weight(c, x, dy, &y);
+      const AllGradients<T> all = run_backward(c, x, dy, &y, weight);
       const std::string bytes = bytes_of(y) + bytes_of(run_backward_input(c, dy, &y, weight)) +
-                                bytes_of(gradients.dweight) + bytes_of(gradients.dbias);
+                                bytes_of(gradients.dweight) + bytes_of(gradients.dbias) + bytes_of(all.dx) +
+                                bytes_of(all.dweight) + bytes_of(all.dbias);
       if (threads == 1) first = bytes;
       EXPECT_TRUE(bytes == first) << threads << " threads: " << describe(c);
     }
