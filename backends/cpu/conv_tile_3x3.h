@@ -87,7 +87,7 @@ __attribute__((noinline)) void shared_rows(const SharedRowsArguments<T>& a, int6
   constexpr int64_t width = Vec<T>::width;
   const T* x = a.x;
   T* y = a.y;
-  const auto tile = [&]<int vectors>() {
+  const auto tile = [&]<int vectors>() __attribute__((always_inline)) {
     shared_rows_tile<T, rows, vectors>(a, x, y, min(width, columns - (vectors - 1) * width));
     x += vectors * width;
     y += vectors * width;
