@@ -105,6 +105,8 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
   while (work >= pieces << 27) pieces *= 2;
 
   Cut cut;
+  // Pieces of rows share b, pieces of columns a: of the larger, one core's part stays with it from step to step.
+  if (x.m > x.n && x.m >= 96) cut.row_pieces = 2;
   while (cut.row_pieces < pieces && x.m >= 3 * many / 2 * cut.row_pieces) cut.row_pieces *= 2;
   while (cut.row_pieces * cut.column_pieces < pieces && 2 * cut.column_pieces <= panels) cut.column_pieces *= 2;
   while (cut.row_pieces * cut.column_pieces < pieces && x.m >= 2 * few * cut.row_pieces) cut.row_pieces *= 2;
