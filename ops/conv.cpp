@@ -68,9 +68,10 @@ void conv_backward(Gradients& g, const Saved& saved, const Tensor& dy) {
   const Tensor images = packed_images(dy);
   const Array* mask = result.defined() ? &result.array() : nullptr;
   const bool weights = g.needs(1) || g.needs(2);
-  const auto like = [&](const Shape& shape) { return empty(shape, {.dtype = x.dtype(), .device = x.device()}); };
-  Tensor dx = g.needs(0) ? like(x.shape()) : Tensor(), dweight = weights ? like(weight.shape()) : Tensor();
-  Tensor dbias = g.needs(2) ? like({conv.out}) : Tensor();
+  const TensorOptions options{.dtype = x.dtype(), .device = x.device()};
+  Tensor dx = g.needs(0) ? empty(x.shape(), options) : Tensor();
+  Tensor dweight = weights ? empty(weight.shape(), options) : Tensor();
+  Tensor dbias = g.needs(2) ? empty({conv.out}, options) : Tensor();
   const Array* to_bias = dbias.defined() ? &dbias.array() : nullptr;
   if (!weights) {
     ops.conv_backward_input(conv, images.array(), mask, packed(weight).array(), dx.array());

@@ -2,9 +2,8 @@
 // (images of one channel, depthwise layers). With padding p, dilation d and stride 1
 //   dx[r, c] = sum over i, j of weight[i, j] dz[r + p - i d, c + p - j d],
 //   dweight[i, j] = sum over r, c of x[r, c] dz[r + p - i d, c + p - j d]:
-// the same nine views of dz, which are loaded once for both, and only dz has to be packed. The sums of dweight take in zeros around
-// dz, not those around x as its definition does. The results are the same but for numbers that are not finite: they are left to the
-// other pass.
+// the same nine views of dz, which are loaded once for both, and only dz has to be packed. The sums of dweight take in zeros
+// around dz, not those around x as its definition does: where that shows, in numbers that are not finite, the other pass is asked.
 
 #include "reel/backends/cpu/conv_pack.h"
 #include "reel/backends/cpu/conv_parts.h"
@@ -15,8 +14,8 @@ namespace {
 
 constexpr int kViews = 9;
 
-/// `rows` rows of x and dx, one dilation apart, as are the rows + 2 rows of packed dz that they meet. Views are counted from the
-/// upper left, and so is `weight`, the convolution's backwards.
+/// `rows` rows of x and dx, one dilation apart, as are the rows + 2 rows of packed dz that they meet. Views are counted from
+/// the upper left, and so is `weight`, the convolution's backwards.
 template <class T>
 struct RowsArguments {
   const T *x, *dz, *weight;
@@ -84,7 +83,7 @@ struct BackwardPass {
   int64_t block_rows = rows_of_block();
   int64_t blocks = ceil_div(rows, block_rows);
 
-  /// A power of two of blocks, each with more rows than it packs twice, and with enough to do.
+  /// About a power of two of blocks, each with more rows than it packs twice, and with enough to do.
   int64_t rows_of_block() const {
     const int64_t least = max(8 * dilation, kConvGrain / (4 * kViews * columns));
     int64_t count = 1;
@@ -176,12 +175,13 @@ bool backward(const BackwardPass<T>& pass, T* dweight, T* dbias) {
   return seen == 0;
 }
 
-/// All positions of dz must be views of positions of x.
+/// Whether every position of dz is a view of a position of x, so that one that is not finite shows in dweight; and padding
+/// makes no more than four images of one.
 bool has_nine_views(const Conv& conv) {
   for (int a = 0; a < 3; ++a) {
-    const int64_t kernel = a == 0 ? 1 : 3;
-    if (conv.kernel[a] != kernel || conv.stride[a] != 1 || conv.padding[a] > (kernel - 1) * conv.dilation[a])
-      return false;
+    const int64_t kernel = a == 0 ? 1 : 3, dilation = conv.dilation[a];
+    if (conv.kernel[a] != kernel || conv.stride[a] != 1 || conv.padding[a] > (kernel - 1) * dilation) return false;
+    if (a > 0 && dilation > conv.input[a] / 2) return false;
   }
   return conv.input[0] == 1 && conv.in == conv.groups && conv.out == conv.groups &&
          (conv.mode == PaddingMode::zero || conv.padding[1] + conv.padding[2] == 0) &&

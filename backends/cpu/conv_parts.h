@@ -2,14 +2,9 @@
 
 #include "reel/backends/cpu/kernel.h"
 
-/// Sums that several tasks share out, each into a part of its own, are added in the parts' order: so the result does not depend on
-/// the number of threads.
+/// Sums that several tasks share out, each into a part of its own, are added in the parts' order: so the result does not depend
+/// on the number of threads.
 namespace reel::cpu::REEL_CPU_ISA {
-
-template <class T>
-REEL_INLINE void set_zero(T* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) x[i] = 0;
-}
 
 /// y[i] = x[0][i] + x[1][i] + ...; x [parts, n] with parts `stride` elements apart.
 template <class T>

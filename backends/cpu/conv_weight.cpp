@@ -169,6 +169,11 @@ struct WeightPass {
 };
 
 template <class T>
+REEL_INLINE void set_zero(T* x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = 0;
+}
+
+template <class T>
 void backward_weight(const Conv& conv, Images<const T> x, Images<const T> dy, Images<const T> relu_output, T* dweight,
                      T* dbias) {
   const int64_t outputs = conv.output[0] * conv.output[1] * conv.output[2];

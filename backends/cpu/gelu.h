@@ -6,10 +6,10 @@
 namespace reel::cpu::REEL_CPU_ISA {
 
 #if defined(__AVX2__)
-/// x Phi(x) in f32, at most 2 ULP, and its derivative. As in scalar::gelu the left tail is exp(-a^2 / 2) times a slow function of
-/// a = |x|; but here that is one of eight polynomials, whose coefficients each lane picks from registers: far fewer steps than a
-/// quotient whose rounding errors must be set right. The intervals of a end where a + 1.0625 has its next exponent or half of one,
-/// at 0.4375, 0.9375, 1.9375, 2.9375, 4.9375, 6.9375, 10.9375; the columns below begin with the third of them.
+/// x Phi(x) in f32, at most 2 ULP, and its derivative. As in scalar::gelu the left tail is exp(-a^2 / 2) times a slow function
+/// of a = |x|; but here that is one of eight polynomials, whose coefficients each lane picks from registers: far fewer steps
+/// than a quotient whose rounding errors must be set right. The intervals of a end where a + 1.0625 has its next exponent or
+/// half of one, at 0.4375, 0.9375, 1.9375, 2.9375, 4.9375, 6.9375, 10.9375; the columns below begin with the third of them.
 class Gelu {
   using V = Vec<float>;
 
@@ -33,8 +33,8 @@ class Gelu {
   }
 
  private:
-  /// exp(-a^2 / 2) = (1 + y) power 2^-64, step by step as in scalar::NormalExponential, for a = |x|, or 14.9 if that is less: what
-  /// lies beyond is 0. NaN stays.
+  /// exp(-a^2 / 2) = (1 + y) power 2^-64, step by step as in scalar::NormalExponential, for a = |x|, or 14.9 if that is less:
+  /// what lies beyond is 0. NaN stays.
   struct Exponential {
     V a, y, power;
     LaneBits interval;
@@ -64,8 +64,7 @@ class Gelu {
   }
 
   /// a exp(a^2 / 2) Phi(-a): the center of an interval, the value there, which is a float to 2^-32, and the powers of
-  /// v = a - center, error 2^-26.4 of the value. At 0, where the value
-  /// is 0, half of v comes last and without rounding.
+  /// v = a - center, error 2^-26.4 of the value. At 0, where the value is 0, half of v comes last and without rounding.
   alignas(32) static constexpr float kTail[][8] = {
       {1.4471f, 2.4862f, 3.9086f, 5.9822f, 8.9049f, 12.836726f, 0.0f, 0.7028f},
       {0.30484083f, 0.35294944f, 0.37677598f, 0.38861904f, 0.3940906f, 0.39656404f, 0.0f, 0.2169034f},

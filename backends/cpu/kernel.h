@@ -13,8 +13,8 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 using std::int64_t;
 
-/// Element operations that are worth a task of their own: 5 to 20 us of work against the 1 to 2 us of a parallel region. With half
-/// as many no row of the benchmarks changes by more than their spread (models, softmax, norms, ragged; Zen 4, 2 cores).
+/// Element operations that are worth a task of their own: 5 to 20 us of work against the 1 to 2 us of a parallel region. With
+/// half as many no row of the benchmarks changes by more than its spread (models, softmax, norms, ragged; Zen 4, 2 cores).
 inline constexpr int64_t kGrain = 32768;
 
 template <class T>

@@ -7,8 +7,8 @@
 namespace reel::cpu::REEL_CPU_ISA {
 
 /// Calls body(n, a, b, y) for the elements [0, count) of a, b and y, with n a multiple of `step`, a multiple of the vectors'
-/// width. y may be a or b, but not overlap them otherwise. The last, partial step goes through memory on the stack: so the body's
-/// code is there once, where a plain loop would get it two or three times more, in smaller vectors and for single elements.
+/// width. y may be a or b, but not overlap them otherwise. The last, partial step goes through memory on the stack: so the
+/// body's code is there once, where a plain loop would get it two or three times more, in smaller vectors and for single elements.
 template <int64_t step, class T, class Body>
 REEL_INLINE void in_whole_steps(int64_t count, const T* a, const T* b, T* y, Body body) {
   using V = Vec<T>;

@@ -3,7 +3,7 @@
 #include "reel/backends/cpu/transpose.h"
 
 // Results side by side in memory: rows of x are combined element by element. A leaf is a group of 8 rows, read as 8 streams;
-// the tree of leaves keeps whole rows of a tile of columns, which stay in the cache.
+// the tree of leaves keeps whole rows of a tile of columns, which stay in the level 2 cache.
 
 namespace reel::cpu::REEL_CPU_ISA {
 
@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kGroup = 8;           // rows in a leaf
 constexpr int64_t kGathered = 16;       // rows moved at once where columns are not side by side
 constexpr int64_t kBlock = 512;         // rows taken at once of a single column: 2^k groups
-constexpr int64_t kTile = 4096;         // columns at a time, about
+constexpr int64_t kTile = 4096;         // columns at a time, about; a quarter of them where they have to be gathered
 constexpr int64_t kTask = 16 * kGrain;  // elements of a large reduction that make a task
 constexpr int64_t kShortRow = 2048;     // bytes
 
@@ -164,7 +164,7 @@ class Columns {
     columns_ = r_.kept.inner();
     stride_ = r_.kept.inner_stride(0);
     outer_ = r_.outputs / columns_;
-    tile_ = even_chunk(columns_, kTile);
+    tile_ = even_chunk(columns_, stride_ == 1 ? kTile : kTile / 4);
     tiles_ = ceil_div(columns_, tile_);
     const int64_t elements = min(max(r_.outputs * r_.count / 16, kGrain), kTask);
     segment_ = kGroup;  // times 2^k: a subtree

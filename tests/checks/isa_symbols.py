@@ -18,7 +18,7 @@ def main():
     objects = open(sys.argv[1]).read().split()
     kernels = {}
     for path in objects:
-        match = re.search(r"/reel_cpu_(\w+)\.dir/", path)
+        match = re.search(r"/reel_cpu_([a-z0-9]+)(_\w+)?\.dir/", path)  # v2_smaller is v2 too
         if match:
             kernels.setdefault(match[1], []).append(path)
     problems = 0
@@ -27,7 +27,8 @@ def main():
             listing = subprocess.run(["nm", "-C", "--defined-only", path], text=True, capture_output=True, check=True)
             for line in listing.stdout.splitlines():
                 _, kind, name = line.split(maxsplit=2)
-                if kind in "WVu" and f"reel::cpu::{isa}::" not in name and not HARMLESS.match(name):
+                own = f"reel::cpu::{isa}::" in name or f"4reel3cpu{len(isa)}{isa}" in name  # not all names can be demangled
+                if kind in "WVu" and not own and not HARMLESS.match(name):
                     print(f"{path}: {name} may be merged with another instruction set's")
                     problems += 1
     print(f"{sum(map(len, kernels.values()))} kernel objects of {', '.join(sorted(kernels))}, {problems} problems")

@@ -118,7 +118,7 @@ TYPED_TEST(Convolution, OfOneChannelHasItsGradientsInOnePass) {
     s.in = s.out = s.groups = trial % 3 == 0 ? up_to(2, 5) : 1;
     const int64_t most = trial % 8 == 0 ? 150 : 40;
     for (int a = 0; a < 2; ++a) {
-      s.input.push_back(up_to(1, most));
+      s.input.push_back(up_to(trial % 10 == 0 ? 0 : 1, most));
       s.kernel.push_back(3);
       s.stride.push_back(1);
       s.dilation.push_back(up_to(1, 6));
@@ -129,6 +129,11 @@ TYPED_TEST(Convolution, OfOneChannelHasItsGradientsInOnePass) {
     check<TypeParam>(c, {true, trial % 2 == 0});
     if (this->HasFatalFailure()) return;
   }
+}
+
+TYPED_TEST(Convolution, OfAnEmptyImageHasItsGradientsInOnePass) {
+  for (const std::vector<int64_t>& input : {std::vector<int64_t>{0, 5}, {5, 0}, {0, 0}})
+    check<TypeParam>(conv_of({2, 1, 1, 1, input, {3, 3}, {1, 1}, {1, 1}, {2, 2}, PaddingMode::zero}), {});
 }
 
 TYPED_TEST(Convolution, OfNothingGivesBiasAndZeroGradients) {
@@ -185,10 +190,11 @@ TYPED_TEST(Convolution, GradientOfTheInputIsTheAdjoint) {
 TYPED_TEST(Convolution, NanAndInfinityReachExactlyWhatDependsOnThem) {
   using T = TypeParam;
   const T nan = std::numeric_limits<T>::quiet_NaN(), infinity = std::numeric_limits<T>::infinity();
-  const Sizes problems[] = {square(1, 2, 3, 9, 3, 1),    square(2, 1, 1, 40, 3, 2, 1, 2),
-                            square(1, 1, 2, 9, 3, 1, 2), square(1, 2, 2, 8, 3, 2, 1, 2, PaddingMode::symmetric),
-                            square(3, 4, 4, 5, 1, 0),    square(1, 2, 33, 9, 3, 1),
-                            square(2, 3, 16, 40, 3, 1)};
+  const Sizes problems[] = {
+      square(1, 2, 3, 9, 3, 1),    square(2, 1, 1, 40, 3, 2, 1, 2),
+      square(1, 1, 2, 9, 3, 1, 2), square(1, 2, 2, 8, 3, 2, 1, 2, PaddingMode::symmetric),
+      square(3, 4, 4, 5, 1, 0),    square(1, 2, 33, 9, 3, 1),
+      square(2, 3, 16, 40, 3, 1),  {1, 1, 1, 1, {1, 8}, {3, 3}, {1, 1}, {5, 5}, {6, 6}, PaddingMode::zero}};
   for (const Sizes& problem : problems) {
     const Conv c = conv_of(problem);
     for (const T special : {nan, infinity, -infinity}) {
