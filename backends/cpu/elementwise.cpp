@@ -12,8 +12,11 @@ template <class Op, class T>
 void run(const void* x, const void*, void* y, int64_t count) {
   const T* source = static_cast<const T*>(x);
   T* target = static_cast<T*>(y);
-  if constexpr (is_one_of<Op, scalar::Neg, scalar::Relu, scalar::Sqrt, scalar::Square, scalar::Abs, scalar::Rsqrt,
-                          scalar::Sign, scalar::HardSigmoid, scalar::HardTanh, scalar::HardSwish>) {
+  if constexpr (std::is_same_v<Op, scalar::Gelu> && std::is_same_v<T, float>) {
+    gelu_run(x, nullptr, y, count);
+  } else if constexpr (is_one_of<Op, scalar::Neg, scalar::Relu, scalar::Sqrt, scalar::Square, scalar::Abs,
+                                 scalar::Rsqrt, scalar::Sign, scalar::HardSigmoid, scalar::HardTanh,
+                                 scalar::HardSwish>) {
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) target[i] = Op::forward(source[i]);
   } else {
@@ -26,16 +29,7 @@ void run(const void* x, const void*, void* y, int64_t count) {
   }
 }
 
-template <class Op>
-constexpr Run run_f32() {
-  if constexpr (std::is_same_v<Op, scalar::Gelu>) {
-    return gelu_run;
-  } else {
-    return run<Op, float>;
-  }
-}
-
-#define REEL_RUN_F32(name, Struct) run_f32<scalar::Struct>(),
+#define REEL_RUN_F32(name, Struct) run<scalar::Struct, float>,
 #define REEL_RUN_F64(name, Struct) run<scalar::Struct, double>,
 constexpr Run kRuns[2][kUnaryOps] = {{REEL_UNARY_OPS(REEL_RUN_F32)}, {REEL_UNARY_OPS(REEL_RUN_F64)}};
 #undef REEL_RUN_F32

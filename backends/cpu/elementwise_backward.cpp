@@ -38,7 +38,9 @@ void run(const void* saved, const void* dy, void* dx, int64_t count) {
   const T* from_saved = static_cast<const T*>(saved);
   const T* from_dy = static_cast<const T*>(dy);
   T* to = static_cast<T*>(dx);
-  if constexpr (kIsShort<Op>) {
+  if constexpr (std::is_same_v<Op, scalar::Gelu> && std::is_same_v<T, float>) {
+    gelu_backward_run(saved, dy, dx, count);
+  } else if constexpr (kIsShort<Op>) {
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) to[i] = Backward<Op>::dx(from_saved[i], from_dy[i]);
   } else {
@@ -50,16 +52,7 @@ void run(const void* saved, const void* dy, void* dx, int64_t count) {
   }
 }
 
-template <class Op>
-constexpr Run run_f32() {
-  if constexpr (std::is_same_v<Op, scalar::Gelu>) {
-    return gelu_backward_run;
-  } else {
-    return run<Op, float>;
-  }
-}
-
-#define REEL_RUN_F32(name, Struct) run_f32<scalar::Struct>(),
+#define REEL_RUN_F32(name, Struct) run<scalar::Struct, float>,
 #define REEL_RUN_F64(name, Struct) run<scalar::Struct, double>,
 constexpr Run kRuns[2][kUnaryOps] = {{REEL_UNARY_OPS(REEL_RUN_F32)}, {REEL_UNARY_OPS(REEL_RUN_F64)}};
 #undef REEL_RUN_F32
