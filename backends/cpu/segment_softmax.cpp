@@ -19,16 +19,23 @@ struct Pieces {
   int64_t rows, width;
   int64_t piece = piece_rows(width), count = ceil_div(rows, piece);
 
-  /// f.operator()<K>(lanes, j, row, last) for the rows [row, last) of each piece and the vectors of columns from j on.
-  template <class F>
-  void each(F f) const {
+  /// f.operator()<K>(lanes, j, row, last) for the rows [row, last) of each piece and the vectors of columns from j on, and
+  /// finish() at a task's end.
+  template <class F, class Finish>
+  void each(F f, Finish finish) const {
     parallel_for(count, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         for_each_column_block<T>(0, width, [&]<int K>(auto lanes, int64_t j) {
           f.template operator()<K>(lanes, j, i * piece, min((i + 1) * piece, rows));
         });
       }
+      finish();
     });
+  }
+
+  template <class F>
+  void each(F f) const {
+    each(f, [] {});
   }
 
   /// What f gives for each piece, joined into partial [count, width]'s first row.
@@ -90,9 +97,11 @@ void softmax_backward_long_segment(const SoftmaxGradientColumns<T>& gradient, co
         return gradient.template sum<K>(lanes, j, row, last);
       },
       [](Vec<T> later, Vec<T> sum) { return sum + later; });
-  pieces.each([&]<int K>(auto lanes, int64_t j, int64_t row, int64_t last) {
-    gradient.finish(lanes, j, row, last, Pack<T, K>::load(lanes, sums + j), Pack<T, K>::load(lanes, maxima + j));
-  });
+  pieces.each(
+      [&]<int K>(auto lanes, int64_t j, int64_t row, int64_t last) {
+        gradient.finish(lanes, j, row, last, Pack<T, K>::load(lanes, sums + j), Pack<T, K>::load(lanes, maxima + j));
+      },
+      [&] { gradient.writer.finish(); });
 }
 
 /// f(first, rows) for each segment of more rows than one task does alone. One column is done along the row, by one task.
@@ -137,18 +146,20 @@ void CpuOps::segment_softmax_backward(SoftmaxOp op, const Array& y, const Array&
   dispatch_floating(y.dtype, [&]<class T>() {
     const T *const value = y.as<T>(), *const grad = dy.as<T>();
     T* const to = dx.as<T>();
+    const RowWriter<T> writer(to, dx.size, width);
     const auto columns = [&](int64_t first) {
       const int64_t i = first * width;
-      return SoftmaxGradientColumns<T>{op, value + i, grad + i, to + i, width, T(1)};
+      return SoftmaxGradientColumns<T>{op, value + i, grad + i, to + i, width, T(1), writer};
     };
-    for_each_segment(segments, width, kSegmentSoftmaxGrain, [&](int64_t s, int64_t begin, int64_t end) {
+    const auto segment = [&](int64_t s, int64_t begin, int64_t end) {
       const int64_t first = segments.offsets[s], rows = segments.offsets[s + 1] - first;
       if (width > 1) {
         if (rows <= longest_alone(width)) columns(first).run(rows, begin, end);
       } else {
         softmax_backward_rows(op, value + first, grad + first, to + first, 1, rows, T(1));
       }
-    });
+    };
+    for_each_segment(segments, width, kSegmentSoftmaxGrain, segment, [&] { writer.finish(); });
     for_each_long_segment(segments, width, [&](int64_t first, int64_t rows) {
       softmax_backward_long_segment(columns(first), Pieces<T>{rows, width});
     });

@@ -253,45 +253,11 @@ void CpuOps::segment_reduce(ReduceOp op, const Array& x, const Segments& segment
 
 // --- gradients ---------------------------------------------------------------------------------------------------------
 
-namespace {
-
-/// Writes [total, width] arrays row by row, past the caches where that pays: rows are whole vectors then.
-template <class T>
-class RowWriter {
- public:
-  explicit RowWriter(const Array& y)
-      : width_(y.shape.back()),
-        past_caches_(width_ % Vec<T>::width == 0 && streams(y.data, y.size * static_cast<int64_t>(sizeof(T)))) {}
-
-  /// value(r, k), the k-th of K vectors of row r, for columns j, .. of `rows` rows from y on.
-  template <int K, class Lanes, class F>
-  REEL_INLINE void write(Lanes lanes, T* y, int64_t rows, F value) const {
-    const auto write_rows = [ =, this ](auto store) __attribute__((always_inline)) {
-      T* to = y;
-      for (int64_t r = 0; r < rows; ++r, to += width_) {
-#pragma GCC unroll 8
-        for (int k = 0; k < K; ++k) store(to + k * Vec<T>::width, value(r, k));
-      }
-    };
-    if (past_caches_) write_rows([](T* to, Vec<T> v) { stream(to, v); });
-    else write_rows([lanes](T* to, Vec<T> v) { lanes.store(to, v); });
-  }
-  REEL_INLINE void finish() const {
-    if (past_caches_) _mm_sfence();
-  }
-
- private:
-  int64_t width_;
-  bool past_caches_;
-};
-
-}  // namespace
-
 void CpuOps::segment_broadcast(const Array& x, const Segments& segments, bool mean, const Array& y) {
   const int64_t width = y.shape.back();
   if (y.size == 0) return;
   dispatch_floating(x.dtype, [&]<class T>() {
-    const RowWriter<T> writer(y);
+    const RowWriter<T> writer(y.as<T>(), y.size, width);
     const auto broadcast = [&](int64_t s, int64_t first, int64_t last) {
       const T* const from = row_of<T>(x, s);
       T* const to = row_of<T>(y, first);
@@ -317,7 +283,7 @@ void CpuOps::segment_select_backward(const Array& dy, const Array& which, const 
   const int64_t width = dx.shape.back();
   if (dx.size == 0) return;
   dispatch_floating(dy.dtype, [&]<class T>() {
-    const RowWriter<T> writer(dx);
+    const RowWriter<T> writer(dx.as<T>(), dx.size, width);
     const auto select = [&](int64_t s, int64_t first, int64_t last) {
       T* const to = row_of<T>(dx, first);
       const T* const grad = row_of<T>(dy, s);

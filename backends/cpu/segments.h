@@ -36,9 +36,10 @@ REEL_INLINE int64_t segment_of_row(const Segments& segments, int64_t row) {
   return low;
 }
 
-/// f(s, begin, end) for columns [begin, end) of every segment, in parallel, about `grain` elements to a task.
-template <class F>
-REEL_INLINE void for_each_segment(const Segments& segments, int64_t width, int64_t grain, F f) {
+/// f(s, begin, end) for columns [begin, end) of every segment, in parallel, about `grain` elements to a task, and finish() at
+/// a task's end.
+template <class F, class Finish>
+REEL_INLINE void for_each_segment(const Segments& segments, int64_t width, int64_t grain, F f, Finish finish) {
   const int64_t columns = even_chunk(width, max<int64_t>(grain / 16, 64));
   const int64_t pieces = ceil_div(width, columns);
   const int64_t positions = segments.total + segments.count;
@@ -53,7 +54,12 @@ REEL_INLINE void for_each_segment(const Segments& segments, int64_t width, int64
         f(s, begin, end);
       }
     }
+    finish();
   });
+}
+template <class F>
+REEL_INLINE void for_each_segment(const Segments& segments, int64_t width, int64_t grain, F f) {
+  for_each_segment(segments, width, grain, f, [] {});
 }
 
 /// f(s, first, last) for runs of rows of one segment that together are all rows, in parallel, about `grain` elements to a

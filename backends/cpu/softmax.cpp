@@ -27,9 +27,9 @@ REEL_INLINE void for_each_rows(const Layout& layout, F rows) {
                [&](int64_t begin, int64_t end) { rows(begin * layout.n, end - begin); });
 }
 
-/// columns(offset, begin, end) for pieces of the columns of each block.
-template <class F>
-REEL_INLINE void for_each_block(const Layout& layout, F columns) {
+/// columns(offset, begin, end) for pieces of the columns of each block, and finish() at a task's end.
+template <class F, class Finish>
+REEL_INLINE void for_each_block(const Layout& layout, F columns, Finish finish) {
   const int64_t piece = even_chunk(layout.inner, max<int64_t>(64, kSoftmaxGrain / layout.n));
   const int64_t pieces = ceil_div(layout.inner, piece);
   const int64_t units = max<int64_t>(1, kSoftmaxGrain / (layout.n * piece));
@@ -38,7 +38,12 @@ REEL_INLINE void for_each_block(const Layout& layout, F columns) {
       const int64_t first = unit % pieces * piece;
       columns(unit / pieces * layout.n * layout.inner, first, min(first + piece, layout.inner));
     }
+    finish();
   });
+}
+template <class F>
+REEL_INLINE void for_each_block(const Layout& layout, F columns) {
+  for_each_block(layout, columns, [] {});
 }
 
 }  // namespace
@@ -75,10 +80,12 @@ void CpuOps::softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int
     T* const to = dx.as<T>();
     const T rate = static_cast<T>(1 / temperature);
     if (layout.inner > 1) {
-      for_each_block(layout, [=](int64_t offset, int64_t begin, int64_t end) {
+      const RowWriter<T> writer(to, dx.size, layout.inner);
+      const auto columns = [=](int64_t offset, int64_t begin, int64_t end) {
         const T *const v = value + offset, *const g = grad + offset;
-        SoftmaxGradientColumns<T>{op, v, g, to + offset, layout.inner, rate}.run(layout.n, begin, end);
-      });
+        SoftmaxGradientColumns<T>{op, v, g, to + offset, layout.inner, rate, writer}.run(layout.n, begin, end);
+      };
+      for_each_block(layout, columns, [=] { writer.finish(); });
     } else {
       for_each_rows(layout, [=](int64_t offset, int64_t count) {
         softmax_backward_rows(op, value + offset, grad + offset, to + offset, count, layout.n, rate);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "reel/backends/cpu/stream.h"
 #include "reel/backends/cpu/vector_loops.h"
 #include "reel/core/ops.h"
 
@@ -7,6 +8,10 @@
 /// [row, last) of K vectors of columns from column j on, so that a long block can be cut into pieces: maxima and sums of
 /// pieces are joined, sums in the order of `pairwise`.
 namespace reel::cpu::REEL_CPU_ISA {
+
+/// Vectors of columns that a pass takes at once: four lines of each row, where there are registers for them. Memory gives
+/// whole rows of 64 columns faster than halves.
+inline constexpr int kSoftmaxVectors = kVectorBytes >= 32 ? 256 / kVectorBytes : 4;
 
 /// x, y [rows, .], rows `stride` apart; rate = 1 / temperature.
 template <class T>
@@ -85,14 +90,14 @@ struct SoftmaxColumns {
 
   /// All passes over columns [begin, end) of `rows` rows. Not inlined: one copy serves softmax along axes and in segments.
   __attribute__((noinline)) void run(int64_t rows, int64_t begin, int64_t end) const {
-    for_each_column_block<T>(begin, end, [=, this]<int K>(auto lanes, int64_t j) {
+    for_each_column_block<T, kSoftmaxVectors>(begin, end, [=, this]<int K>(auto lanes, int64_t j) {
       const Pack<T, K> shift_by = shift(this->template max<K>(lanes, j, 0, rows));
       this->finish(lanes, j, 0, rows, shift_by, correction(this->sum(lanes, j, 0, rows, shift_by)));
     });
   }
 };
 
-/// softmax: dx = y (dy - sum(y dy)) rate. log_softmax: dx = (dy - exp(y) sum(dy)) rate, and 0 for a column whose y is all
+/// `writer` is of the whole dx, and finished by the task. softmax: dx = y (dy - sum(y dy)) rate. log_softmax: dx = (dy - exp(y) sum(dy)) rate, and 0 for a column whose y is all
 /// -infinity, for which the maximum of y is looked at.
 template <class T>
 struct SoftmaxGradientColumns {
@@ -103,6 +108,7 @@ struct SoftmaxGradientColumns {
   T* dx;
   int64_t stride;
   T rate;
+  RowWriter<T> writer;
 
   REEL_INLINE int64_t at(int64_t row, int64_t j, int k) const { return row * stride + j + k * V::width; }
 
@@ -136,22 +142,17 @@ struct SoftmaxGradientColumns {
   REEL_INLINE void finish(Lanes lanes, int64_t j, int64_t row, int64_t last, const Pack<T, K>& sum,
                           const Pack<T, K>& highest) const {
     const V vrate = V::broadcast(rate), lowest = V::broadcast(-kInfinity<T>), zero = V::zero();
-    for (; row < last; ++row) {
-      for (int k = 0; k < K; ++k) {
-        const int64_t i = at(row, j, k);
-        const V value = lanes.load(y + i), grad = lanes.load(dy + i);
-        if (op == SoftmaxOp::softmax) {
-          lanes.store(dx + i, value * (grad - sum.v[k]) * vrate);
-        } else {
-          const V result = (grad - exp_negative(value) * sum.v[k]) * vrate;
-          lanes.store(dx + i, V{highest.v[k].raw == lowest.raw ? zero.raw : result.raw});
-        }
-      }
-    }
+    writer.template write<K>(lanes, dx + at(row, j, 0), last - row, [&](int64_t r, int k) {
+      const int64_t i = at(row + r, j, k);
+      const V value = lanes.load(y + i), grad = lanes.load(dy + i);
+      if (op == SoftmaxOp::softmax) return value * (grad - sum.v[k]) * vrate;
+      const V result = (grad - exp_negative(value) * sum.v[k]) * vrate;
+      return V{highest.v[k].raw == lowest.raw ? zero.raw : result.raw};
+    });
   }
 
   __attribute__((noinline)) void run(int64_t rows, int64_t begin, int64_t end) const {
-    for_each_column_block<T>(begin, end, [=, this]<int K>(auto lanes, int64_t j) {
+    for_each_column_block<T, kSoftmaxVectors>(begin, end, [=, this]<int K>(auto lanes, int64_t j) {
       const Pack<T, K> total = this->template sum<K>(lanes, j, 0, rows);
       this->finish(lanes, j, 0, rows, total, this->template highest<K>(lanes, j, 0, rows));
     });

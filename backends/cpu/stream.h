@@ -27,4 +27,36 @@ REEL_INLINE void stream(T* p, Vec<T> v) {
 #endif
 }
 
+/// Writes a matrix of `size` elements row by row, past the caches where that pays: rows are whole vectors then.
+template <class T>
+class RowWriter {
+ public:
+  /// Rows of y are `stride` apart, and blocks of columns begin at whole vectors.
+  RowWriter(const T* y, int64_t size, int64_t stride)
+      : stride_(stride),
+        past_caches_(stride % Vec<T>::width == 0 && streams(y, size * static_cast<int64_t>(sizeof(T)))) {}
+
+  /// value(r, k), the k-th of K vectors of row r, for `rows` rows from y on.
+  template <int K, class Lanes, class F>
+  REEL_INLINE void write(Lanes lanes, T* y, int64_t rows, F value) const {
+    const auto write_rows = [ =, this ](auto store) __attribute__((always_inline)) {
+      T* to = y;
+      for (int64_t r = 0; r < rows; ++r, to += stride_) {
+#pragma GCC unroll 8
+        for (int k = 0; k < K; ++k) store(to + k * Vec<T>::width, value(r, k));
+      }
+    };
+    if (past_caches_) write_rows([](T* to, Vec<T> v) { stream(to, v); });
+    else write_rows([lanes](T* to, Vec<T> v) { lanes.store(to, v); });
+  }
+  /// At the end of a task.
+  REEL_INLINE void finish() const {
+    if (past_caches_) _mm_sfence();
+  }
+
+ private:
+  int64_t stride_;
+  bool past_caches_;
+};
+
 }  // namespace reel::cpu::REEL_CPU_ISA

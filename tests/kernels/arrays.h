@@ -134,6 +134,37 @@ class TestArray {
   Array array_;
 };
 
+/// A contiguous array from the start of a line on, as the allocator gives it, where large results may be written past the
+/// caches. The elements before and after it are marked.
+template <class T>
+class LineAlignedArray {
+ public:
+  explicit LineAlignedArray(const Shape& shape) : memory_(static_cast<std::size_t>(shape.size()) + 2 * kLine, kMark) {
+    array_.shape = shape;
+    array_.size = shape.size();
+    array_.dtype = dtype_of<T>;
+    array_.contiguous = true;
+    std::int64_t stride = 1;
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+      array_.strides[axis] = stride;
+      stride *= shape[axis];
+    }
+    array_.data = reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(memory_.data() + 1) + 63) / 64 * 64);
+  }
+  LineAlignedArray(const LineAlignedArray&) = delete;
+
+  operator const Array&() const { return array_; }
+  T operator[](std::int64_t i) const { return array_.as<T>()[i]; }
+  bool margins_intact() const { return (*this)[-1] == kMark && (*this)[array_.size] == kMark; }
+
+ private:
+  static constexpr std::size_t kLine = 64 / sizeof(T);
+  static constexpr T kMark = T(-7);
+
+  std::vector<T> memory_;
+  Array array_;
+};
+
 /// Whole numbers from `low` to `high`, plus a fraction for floating types; the same for the same seed.
 template <class T>
 void randomize(TestArray<T>& x, unsigned seed, double low = -4, double high = 4) {

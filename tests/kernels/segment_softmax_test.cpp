@@ -160,5 +160,24 @@ TYPED_TEST(SegmentSoftmax, IsTheSameForAnyNumberOfThreads) {
   }
 }
 
+// A segment of as many rows as several tasks share is among them.
+TEST(SegmentSoftmaxOfLargeArrays, StreamsItsGradientToTheLastElement) {
+  for (const int64_t width : {32, 192}) {
+    std::vector<int64_t> lengths(static_cast<std::size_t>(100000 / width), 31);
+    lengths.push_back((3 << 20) / width);
+    const Ragged ragged(lengths);
+    const Shape shape{ragged.total(), width};
+    ASSERT_GT(shape.size(), 3 << 20);
+    const auto x = test::random_array<float>(shape, 24), dy = test::random_array<float>(shape, 25);
+    const test::LineAlignedArray<float> dx(shape);
+    for (const SoftmaxOp op : kSoftmaxes) {
+      const auto y = softmax(op, x, ragged), stored = softmax_backward(op, y, dy, ragged);  // off the start of a line
+      test::cpu().segment_softmax_backward(op, y, dy, ragged, dx);
+      EXPECT_TRUE(dx.margins_intact());
+      for (int64_t i = 0; i < shape.size(); ++i) ASSERT_EQ(dx[i], stored[i]) << i << " of " << shape.str();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace reel

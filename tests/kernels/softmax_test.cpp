@@ -134,6 +134,19 @@ TYPED_TEST(Softmax, IsItsDefinitionForRowsOfEverySize) {
   }
 }
 
+TEST(SoftmaxOfLargeArrays, StreamsItsGradientToTheLastElement) {
+  const Shape shape{7, 129, 3520};
+  ASSERT_GT(shape.size(), 3 << 20);
+  const auto x = test::random_array<float>(shape, 6), dy = test::random_array<float>(shape, 7);
+  const test::LineAlignedArray<float> dx(shape);
+  for (const SoftmaxOp op : kOps) {
+    const auto y = softmax(op, x, 1), stored = softmax_backward(op, y, dy, 1);  // off the start of a line
+    test::cpu().softmax_backward(op, y, dy, 1, 1, dx);
+    EXPECT_TRUE(dx.margins_intact());
+    for (int64_t i = 0; i < shape.size(); ++i) ASSERT_EQ(dx[i], stored[i]) << i;
+  }
+}
+
 TYPED_TEST(Softmax, OfAFewNumbersIsWhatOneWritesByHand) {
   TestArray<TypeParam> x(Shape{1, 3});
   x.set(1, static_cast<TypeParam>(std::log(2.0)));
