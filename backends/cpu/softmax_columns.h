@@ -9,9 +9,9 @@
 /// pieces are joined, sums in the order of `pairwise`.
 namespace reel::cpu::REEL_CPU_ISA {
 
-/// Vectors of columns that a pass takes at once: four lines of each row, where there are registers for them. Memory gives
-/// whole rows of 64 columns faster than halves.
-inline constexpr int kSoftmaxVectors = kVectorBytes >= 32 ? 256 / kVectorBytes : 4;
+/// Vectors of columns that a pass takes at once. Memory gives whole rows of 64 f32 faster than halves.
+template <class T>
+inline constexpr int kSoftmaxVectors = sizeof(T) == 4 && kVectorBytes == 32 ? 8 : 4;
 
 /// x, y [rows, .], rows `stride` apart; rate = 1 / temperature.
 template <class T>
@@ -90,7 +90,7 @@ struct SoftmaxColumns {
 
   /// All passes over columns [begin, end) of `rows` rows. Not inlined: one copy serves softmax along axes and in segments.
   __attribute__((noinline)) void run(int64_t rows, int64_t begin, int64_t end) const {
-    for_each_column_block<T, kSoftmaxVectors>(begin, end, [=, this]<int K>(auto lanes, int64_t j) {
+    for_each_column_block<T, kSoftmaxVectors<T>>(begin, end, [=, this]<int K>(auto lanes, int64_t j) {
       const Pack<T, K> shift_by = shift(this->template max<K>(lanes, j, 0, rows));
       this->finish(lanes, j, 0, rows, shift_by, correction(this->sum(lanes, j, 0, rows, shift_by)));
     });
@@ -152,7 +152,7 @@ struct SoftmaxGradientColumns {
   }
 
   __attribute__((noinline)) void run(int64_t rows, int64_t begin, int64_t end) const {
-    for_each_column_block<T, kSoftmaxVectors>(begin, end, [=, this]<int K>(auto lanes, int64_t j) {
+    for_each_column_block<T, kSoftmaxVectors<T>>(begin, end, [=, this]<int K>(auto lanes, int64_t j) {
       const Pack<T, K> total = this->template sum<K>(lanes, j, 0, rows);
       this->finish(lanes, j, 0, rows, total, this->template highest<K>(lanes, j, 0, rows));
     });

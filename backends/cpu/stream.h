@@ -2,6 +2,7 @@
 
 #include "reel/backends/cpu/kernel.h"
 #include "reel/backends/cpu/simd.h"
+#include "reel/backends/cpu/vector_loops.h"
 
 /// Writes past the caches: what memory held before, which an ordinary store would fetch first, is not read at all. It pays for
 /// results that are not in the cache any more when they are read next.
@@ -46,8 +47,10 @@ class RowWriter {
         for (int k = 0; k < K; ++k) store(to + k * Vec<T>::width, value(r, k));
       }
     };
-    if (past_caches_) write_rows([](T* to, Vec<T> v) { stream(to, v); });
-    else write_rows([lanes](T* to, Vec<T> v) { lanes.store(to, v); });
+    if constexpr (std::is_same_v<Lanes, AllLanes<T>>) {
+      if (past_caches_) return write_rows([](T* to, Vec<T> v) { stream(to, v); });
+    }
+    write_rows([lanes](T* to, Vec<T> v) { lanes.store(to, v); });
   }
   /// At the end of a task.
   REEL_INLINE void finish() const {
