@@ -10,17 +10,23 @@ using namespace reel;
 namespace {
 
 /// The backend's product itself, as BLAS would be called.
+template <class T>
 Work product(const Product& p) {
   struct Operands {
-    std::vector<float> a, b, c;
+    std::vector<T> a, b, c, bias;
     Gemm gemm;
   };
   auto x = std::make_shared<Operands>();
-  x->a = inputs(1, p.m * p.k), x->b = inputs(2, p.k * p.n), x->c.resize(static_cast<std::size_t>(p.m * p.n));
-  x->gemm.m = p.m, x->gemm.n = p.n, x->gemm.k = p.k;
-  x->gemm.trans_a = p.trans_a, x->gemm.trans_b = p.trans_b;
-  x->gemm.a = x->a.data(), x->gemm.b = x->b.data(), x->gemm.c = x->c.data();
-  x->gemm.lda = p.trans_a ? p.m : p.k, x->gemm.ldb = p.trans_b ? p.k : p.n, x->gemm.ldc = p.n;
+  x->a = inputs<T>(1, p.batch * p.m * p.k), x->b = inputs<T>(2, p.batch * p.k * p.n), x->bias = inputs<T>(3, p.n);
+  x->c.resize(static_cast<std::size_t>(p.batch * p.m * p.n));
+  Gemm& gemm = x->gemm;
+  gemm.m = p.m, gemm.n = p.n, gemm.k = p.k, gemm.batch = p.batch;
+  gemm.dtype = p.f64 ? DType::f64 : DType::f32;
+  gemm.trans_a = p.trans_a, gemm.trans_b = p.trans_b;
+  gemm.a = x->a.data(), gemm.b = x->b.data(), gemm.c = x->c.data();
+  gemm.lda = p.trans_a ? p.m : p.k, gemm.ldb = p.trans_b ? p.k : p.n, gemm.ldc = p.n;
+  gemm.stride_a = p.m * p.k, gemm.stride_b = p.k * p.n, gemm.stride_c = p.m * p.n;
+  if (p.bias_relu) gemm.bias = x->bias.data(), gemm.epilogue = Epilogue::relu;
   return {repeated([x, &cpu = backend(Device::cpu())] { cpu.gemm(x->gemm); }), [x] {
             Digest digest;
             digest.add(x->c.data(), static_cast<Int>(x->c.size()));
@@ -114,7 +120,8 @@ Work conv(const Conv& c, bool fused) {
 std::vector<Row> kernel_rows() {
   std::vector<Row> rows;
   if (device().is_cpu())
-    for (const Product& p : products()) rows.push_back({p.name, p.threads, [p] { return product(p); }});
+    for (const Product& p : products())
+      rows.push_back({p.name, p.threads, [p] { return p.f64 ? product<double>(p) : product<float>(p); }});
   add_reductions(rows);
   add_fused(rows);
   for (const Conv& c : convs())

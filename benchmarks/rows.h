@@ -27,12 +27,15 @@ inline const std::vector<Mlp> kMlps = {
 };
 constexpr double kRate = 0.01;  // of every training step
 
-/// a [m, k] times b [k, n]; "T": stored transposed.
+/// a [m, k] times b [k, n], `batch` of them one after the other in memory; "T": stored transposed.
 struct Product {
   std::string name;
   Int m, n, k;
   bool trans_a, trans_b;
   int threads;
+  Int batch = 1;
+  bool f64 = false;
+  bool bias_relu = false;  // plus bias [n], negative values 0
 };
 inline std::vector<Product> products() {
   std::vector<Product> rows;
@@ -43,6 +46,10 @@ inline std::vector<Product> products() {
   rows.push_back({"gemm_32x784x512_nt", 32, 512, 784, false, true, 0});
   rows.push_back({"gemm_32x784x512_nn", 32, 784, 512, false, false, 0});
   rows.push_back({"gemm_32x784x512_tn", 512, 784, 32, true, false, 0});
+  rows.push_back({"gemm_32x784x512_tt", 512, 784, 32, true, true, 0});
+  rows.push_back({"gemm_32x784x512_bias_relu", 32, 512, 784, false, true, 0, 1, false, true});
+  rows.push_back({"gemm_64_batch_64", 64, 64, 64, false, false, 0, 64});
+  for (const Int n : {64, 512}) rows.push_back({"gemm_f64_" + std::to_string(n), n, n, n, false, false, 0, 1, true});
   return rows;
 }
 

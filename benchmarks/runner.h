@@ -14,9 +14,10 @@ inline float input(std::uint32_t stream, std::uint64_t i) {
   h ^= h >> 15, h *= 2246822519u, h ^= h >> 13, h *= 3266489917u, h ^= h >> 16;
   return static_cast<float>(h >> 8) * 0x1p-23f - 1;
 }
-inline std::vector<float> inputs(std::uint32_t stream, std::int64_t count, double scale = 1) {
-  std::vector<float> values(static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(input(stream, i) * scale);
+template <class T = float>
+std::vector<T> inputs(std::uint32_t stream, std::int64_t count, double scale = 1) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(input(stream, i) * scale);
   return values;
 }
 
@@ -29,7 +30,8 @@ struct Digest {
     weighted += value * static_cast<double>(input(99, static_cast<std::uint64_t>(count++)));
     size += std::fabs(value);
   }
-  void add(const float* values, std::int64_t n) {
+  template <class T>
+  void add(const T* values, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) add(static_cast<double>(values[i]));
   }
 };

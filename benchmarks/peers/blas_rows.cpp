@@ -2,14 +2,17 @@
 
 #include <omp.h>
 
+#include <algorithm>
+#include <functional>
 #include <memory>
+#include <unordered_map>
 
 #include "../rows.h"
 
 #if defined(REEL_PEER_OPENBLAS)
 #include <cblas.h>
 #elif defined(REEL_PEER_ONEDNN)
-#include <dnnl.h>
+#include <dnnl.hpp>
 #else
 #include <Eigen/Core>
 #endif
@@ -18,24 +21,133 @@ namespace {
 
 using bench::Product;
 
-void multiply(const Product& p, const float* a, const float* b, float* c) {
-#if defined(REEL_PEER_OPENBLAS)
-  const auto size = [](bench::Int n) { return static_cast<blasint>(n); };
-  cblas_sgemm(CblasRowMajor, p.trans_a ? CblasTrans : CblasNoTrans, p.trans_b ? CblasTrans : CblasNoTrans, size(p.m),
-              size(p.n), size(p.k), 1, a, size(p.trans_a ? p.m : p.k), b, size(p.trans_b ? p.k : p.n), 0, c, size(p.n));
-#elif defined(REEL_PEER_ONEDNN)
-  dnnl_sgemm(p.trans_a ? 'T' : 'N', p.trans_b ? 'T' : 'N', p.m, p.n, p.k, 1, a, p.trans_a ? p.m : p.k, b,
-             p.trans_b ? p.k : p.n, 0, c, p.n);
-#else
-  using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  const Eigen::Map<const Matrix> x(a, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k);
-  const Eigen::Map<const Matrix> y(b, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n);
-  Eigen::Map<Matrix> z(c, p.m, p.n);
-  if (p.trans_a) z.noalias() = x.transpose() * y;
-  else if (p.trans_b) z.noalias() = x * y.transpose();
-  else z.noalias() = x * y;
-#endif
+/// The operands, one matrix after the other, and the result.
+template <class T>
+struct Operands {
+  std::vector<T> a, b, c, bias;
+
+  explicit Operands(const Product& p)
+      : a(bench::inputs<T>(1, p.batch * p.m * p.k)),
+        b(bench::inputs<T>(2, p.batch * p.k * p.n)),
+        c(static_cast<std::size_t>(p.batch * p.m * p.n)),
+        bias(bench::inputs<T>(3, p.n)) {}
+};
+
+/// How this library multiplies all of them.
+template <class T>
+using Multiply = std::function<void(const Product&, Operands<T>&)>;
+
+/// One matrix after the other by multiply(p, a, b, c, bias), where the library has no call for a batch.
+template <class T, class F>
+Multiply<T> one_by_one(F multiply) {
+  return [multiply](const Product& p, Operands<T>& x) {
+    for (bench::Int i = 0; i < p.batch; ++i) {
+      multiply(p, x.a.data() + i * p.m * p.k, x.b.data() + i * p.k * p.n, x.c.data() + i * p.m * p.n, x.bias.data());
+    }
+  };
 }
+
+#if defined(REEL_PEER_OPENBLAS)
+
+/// A bias is in c beforehand; ReLU is a pass of its own.
+template <class T>
+Multiply<T> multiply_of(const Product&) {
+  return one_by_one<T>([](const Product& p, const T* a, const T* b, T* c, const T* bias) {
+    const auto size = [](bench::Int n) { return static_cast<blasint>(n); };
+    const auto order_a = p.trans_a ? CblasTrans : CblasNoTrans, order_b = p.trans_b ? CblasTrans : CblasNoTrans;
+    const blasint lda = size(p.trans_a ? p.m : p.k), ldb = size(p.trans_b ? p.k : p.n);
+    const T beta = p.bias_relu ? 1 : 0;
+    for (bench::Int i = 0; p.bias_relu && i < p.m; ++i) std::copy(bias, bias + p.n, c + i * p.n);
+    if constexpr (sizeof(T) == 8) {
+      cblas_dgemm(CblasRowMajor, order_a, order_b, size(p.m), size(p.n), size(p.k), 1, a, lda, b, ldb, beta, c,
+                  size(p.n));
+    } else {
+      cblas_sgemm(CblasRowMajor, order_a, order_b, size(p.m), size(p.n), size(p.k), 1, a, lda, b, ldb, beta, c,
+                  size(p.n));
+    }
+    for (bench::Int i = 0; p.bias_relu && i < p.m * p.n; ++i) c[i] = std::max(c[i], T(0));
+  });
+}
+
+#elif defined(REEL_PEER_ONEDNN)
+
+/// Its primitive, which knows batches, bias and ReLU. It has no products of doubles.
+Multiply<float> by_primitive(const Product& given) {
+  using dnnl::memory;
+  struct Call {
+    dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+    dnnl::stream stream{engine};
+    dnnl::matmul primitive;
+    std::unordered_map<int, memory> memories;
+  };
+  const auto desc = [&given](bench::Int rows, bench::Int cols, bool transposed) {
+    const memory::dims strides = transposed ? memory::dims{rows * cols, 1, rows} : memory::dims{rows * cols, cols, 1};
+    return memory::desc({given.batch, rows, cols}, memory::data_type::f32, strides);
+  };
+  const memory::desc a = desc(given.m, given.k, given.trans_a), b = desc(given.k, given.n, given.trans_b);
+  const memory::desc c = desc(given.m, given.n, false);
+  const memory::desc bias({1, 1, given.n}, memory::data_type::f32, memory::format_tag::abc);
+  dnnl::primitive_attr attributes;
+  if (given.bias_relu) {
+    dnnl::post_ops after;
+    after.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+    attributes.set_post_ops(after);
+  }
+  auto call = std::make_shared<Call>();
+  const dnnl::matmul::desc operation =
+      given.bias_relu ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
+  call->primitive = dnnl::matmul({operation, attributes, call->engine});
+  const auto at = [call](const memory::desc& what) { return memory(what, call->engine, DNNL_MEMORY_NONE); };
+  call->memories = {{DNNL_ARG_SRC, at(a)}, {DNNL_ARG_WEIGHTS, at(b)}, {DNNL_ARG_DST, at(c)}};
+  if (given.bias_relu) call->memories.emplace(DNNL_ARG_BIAS, at(bias));
+  return [call](const Product& p, Operands<float>& x) {
+    call->memories.at(DNNL_ARG_SRC).set_data_handle(x.a.data());
+    call->memories.at(DNNL_ARG_WEIGHTS).set_data_handle(x.b.data());
+    call->memories.at(DNNL_ARG_DST).set_data_handle(x.c.data());
+    if (p.bias_relu) call->memories.at(DNNL_ARG_BIAS).set_data_handle(x.bias.data());
+    call->primitive.execute(call->stream, call->memories);
+    call->stream.wait();
+  };
+}
+
+template <class T>
+Multiply<T> multiply_of(const Product& p) {
+  if (p.batch > 1 || p.bias_relu) return by_primitive(p);
+  return one_by_one<T>([](const Product& one, const T* a, const T* b, T* c, const T*) {
+    dnnl_sgemm(one.trans_a ? 'T' : 'N', one.trans_b ? 'T' : 'N', one.m, one.n, one.k, 1, a, one.trans_a ? one.m : one.k,
+               b, one.trans_b ? one.k : one.n, 0, c, one.n);
+  });
+}
+
+#else
+
+template <class T>
+using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+template <class T>
+Multiply<T> multiply_of(const Product&) {
+  const auto multiply = [](const Product& p, const T* a, const T* b, T* c, const T* bias) {
+    const Eigen::Map<const Matrix<T>> x(a, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k);
+    const Eigen::Map<const Matrix<T>> y(b, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n);
+    Eigen::Map<Matrix<T>> z(c, p.m, p.n);
+    if (p.trans_a && p.trans_b) z.noalias() = x.transpose() * y.transpose();
+    else if (p.trans_a) z.noalias() = x.transpose() * y;
+    else if (p.trans_b) z.noalias() = x * y.transpose();
+    else z.noalias() = x * y;
+    if (!p.bias_relu) return;
+    const Eigen::Map<const Eigen::RowVector<T, Eigen::Dynamic>> added(bias, p.n);
+    z = (z.rowwise() + added).cwiseMax(T(0));
+  };
+  return [multiply](const Product& p, Operands<T>& x) {
+    if (p.batch == 1) return multiply(p, x.a.data(), x.b.data(), x.c.data(), x.bias.data());
+#pragma omp parallel for
+    for (bench::Int i = 0; i < p.batch; ++i) {
+      multiply(p, x.a.data() + i * p.m * p.k, x.b.data() + i * p.k * p.n, x.c.data() + i * p.m * p.n, x.bias.data());
+    }
+  };
+}
+
+#endif
 
 void set_threads(int threads) {
   omp_set_num_threads(threads);
@@ -46,14 +158,10 @@ void set_threads(int threads) {
 #endif
 }
 
+template <class T>
 bench::Work product(const Product& p) {
-  struct Operands {
-    std::vector<float> a, b, c;
-  };
-  auto x = std::make_shared<Operands>();
-  x->a = bench::inputs(1, p.m * p.k), x->b = bench::inputs(2, p.k * p.n);
-  x->c.resize(static_cast<std::size_t>(p.m * p.n));
-  return {bench::repeated([=] { multiply(p, x->a.data(), x->b.data(), x->c.data()); }), [x] {
+  auto x = std::make_shared<Operands<T>>(p);
+  return {bench::repeated([p, x, multiply = multiply_of<T>(p)] { multiply(p, *x); }), [x] {
             bench::Digest digest;
             digest.add(x->c.data(), static_cast<bench::Int>(x->c.size()));
             return digest;
@@ -64,6 +172,11 @@ bench::Work product(const Product& p) {
 
 int main(int argc, char** argv) {
   std::vector<bench::Row> rows;
-  for (const Product& p : bench::products()) rows.push_back({p.name, p.threads, [p] { return product(p); }});
+  for (const Product& p : bench::products()) {
+    if (!p.f64) rows.push_back({p.name, p.threads, [p] { return product<float>(p); }});
+#if !defined(REEL_PEER_ONEDNN)
+    else rows.push_back({p.name, p.threads, [p] { return product<double>(p); }});
+#endif
+  }
   return bench::serve(argc, argv, rows, set_threads);
 }

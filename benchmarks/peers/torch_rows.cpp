@@ -27,7 +27,8 @@ Digest digest(const Tensors& tensors) {
   Digest digest;
   for (const Tensor& x : tensors) {
     const Tensor values = x.detach().contiguous();
-    digest.add(values.data_ptr<float>(), values.numel());
+    if (x.scalar_type() == torch::kFloat64) digest.add(values.data_ptr<double>(), values.numel());
+    else digest.add(values.data_ptr<float>(), values.numel());
   }
   return digest;
 }
@@ -138,9 +139,16 @@ Work transformer() {
 }
 
 Work product(const Product& p) {
-  Tensor a = p.trans_a ? tensor(1, {p.k, p.m}).t() : tensor(1, {p.m, p.k});
-  Tensor b = p.trans_b ? tensor(2, {p.n, p.k}).t() : tensor(2, {p.k, p.n});
-  Tensor c = torch::empty({p.m, p.n});
+  const auto shape = [&p](Int rows, Int cols) { return std::vector<Int>{p.batch, rows, cols}; };
+  const auto operand = [&](std::uint32_t stream, Int rows, Int cols, bool transposed) {
+    const Tensor x = transposed ? tensor(stream, shape(cols, rows)).transpose(1, 2) : tensor(stream, shape(rows, cols));
+    return (p.batch == 1 ? x[0] : x).to(p.f64 ? torch::kFloat64 : torch::kFloat32);
+  };
+  Tensor a = operand(1, p.m, p.k, p.trans_a), b = operand(2, p.k, p.n, p.trans_b), bias = tensor(3, {p.n});
+  Tensor c = torch::empty(shape(p.m, p.n), a.options());
+  if (p.batch == 1) c = c[0];
+  if (p.batch > 1) return forward([=]() mutable { return torch::bmm_out(c, a, b); });
+  if (p.bias_relu) return forward([=]() mutable { return torch::addmm_out(c, bias, a, b).relu_(); });
   return forward([=]() mutable { return torch::mm_out(c, a, b); });
 }
 
