@@ -4,5 +4,5 @@
 set(REEL_INSTRUCTION_BUDGETS
   add_1 410
   add_chain_100 138000
-  mlp_64_64_10_sgd 178000
+  mlp_64_64_10_sgd 164000
 )

@@ -14,6 +14,7 @@ if(REEL_BENCHMARKS)
   else()
     add_test(NAME instructions COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:benchmark_rows> -DVALGRIND=${REEL_VALGRIND}
       -DBUDGETS=${PROJECT_SOURCE_DIR}/benchmarks/instruction_budgets.cmake
+      -DBARS=${PROJECT_SOURCE_DIR}/benchmarks/bars.json
       -P ${CMAKE_CURRENT_SOURCE_DIR}/count_instructions.cmake)
   endif()
   set_tests_properties(instructions PROPERTIES
