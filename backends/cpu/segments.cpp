@@ -257,7 +257,7 @@ void CpuOps::segment_broadcast(const Array& x, const Segments& segments, bool me
   const int64_t width = y.shape.back();
   if (y.size == 0) return;
   dispatch_floating(x.dtype, [&]<class T>() {
-    const RowWriter<T> writer(y.as<T>(), y.size, width);
+    const RowWriter<T> writer(y.as<T>(), y.size, width, kStreamRepeatedBytes);
     const auto broadcast = [&](int64_t s, int64_t first, int64_t last) {
       const T* const from = row_of<T>(x, s);
       T* const to = row_of<T>(y, first);

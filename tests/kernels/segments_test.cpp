@@ -300,8 +300,8 @@ TYPED_TEST(SegmentGradient, OfMaxGoesToTheWinnerAlone) {
 
 TEST(SegmentGradientOfLargeArrays, StreamsToTheLastElement) {
   constexpr int64_t kWidth = 32;
-  const Ragged ragged = random_ragged(2700, 100, 3);
-  ASSERT_GT(ragged.total() * kWidth, 3 << 20);
+  const Ragged ragged = random_ragged(10400, 100, 3);
+  ASSERT_GT(ragged.total() * kWidth, 12 << 20);  // 48 MiB
   const auto dy = test::random_array<float>(Shape{ragged.count(), kWidth}, 12);
   const auto result = reduce(ReduceOp::max, test::random_array<float>(Shape{ragged.total(), kWidth}, 13), ragged, true);
   const test::LineAlignedArray<float> dx(Shape{ragged.total(), kWidth});
