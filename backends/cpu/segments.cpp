@@ -108,7 +108,7 @@ void extreme_rows(const T* x, int64_t rows, int64_t width, int64_t begin, int64_
     }
     return;
   }
-  for_each_column_block<T>(begin, end, [=]<int K>(auto lanes, int64_t j) {
+  for_each_column_block<T, 8>(begin, end, [=]<int K>(auto lanes, int64_t j) {
     Pack<T, K> best = Pack<T, K>::broadcast(kWorst<is_max, T>);
     const T* p = x + j;
     for (int64_t r = 0; r < rows; ++r, p += width) {
