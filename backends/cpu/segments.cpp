@@ -124,7 +124,7 @@ template <bool is_max, class T>
 void which_rows(const T* x, int64_t rows, int64_t width, int64_t begin, int64_t end, int64_t start, T* y,
                 int64_t* which) {
   using V = Vec<T>;
-  for_each_column_block<T>(begin, end, [=]<int K>(auto lanes, int64_t j) {
+  for_each_column_block<T, 8>(begin, end, [=]<int K>(auto lanes, int64_t j) {
     Pack<T, K> best, number = Pack<T, K>::broadcast(0);
     const T* p = x + j;
     for (int k = 0; k < K; ++k) best.v[k] = lanes.load(p + k * V::width);
