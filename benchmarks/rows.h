@@ -46,6 +46,7 @@ inline std::vector<Product> products() {
   rows.push_back({"gemm_32x784x512_nt", 32, 512, 784, false, true, 0});
   rows.push_back({"gemm_32x784x512_nn", 32, 784, 512, false, false, 0});
   rows.push_back({"gemm_32x784x512_tn", 512, 784, 32, true, false, 0});
+
   rows.push_back({"gemm_32x784x512_tt", 512, 784, 32, true, true, 0});
   rows.push_back({"gemm_32x784x512_bias_relu", 32, 512, 784, false, true, 0, 1, false, true});
   rows.push_back({"gemm_64_batch_64", 64, 64, 64, false, false, 0, 64});

@@ -257,7 +257,7 @@ void CpuOps::segment_broadcast(const Array& x, const Segments& segments, bool me
   const int64_t width = y.shape.back();
   if (y.size == 0) return;
   dispatch_floating(x.dtype, [&]<class T>() {
-    const RowWriter<T> writer(y.as<T>(), y.size, width, kStreamRepeatedBytes);
+    const RowStream<T> writer(y.as<T>(), y.size, width, kStreamRepeatedBytes);
     const auto broadcast = [&](int64_t s, int64_t first, int64_t last) {
       const T* const from = row_of<T>(x, s);
       T* const to = row_of<T>(y, first);
@@ -283,7 +283,7 @@ void CpuOps::segment_select_backward(const Array& dy, const Array& which, const 
   const int64_t width = dx.shape.back();
   if (dx.size == 0) return;
   dispatch_floating(dy.dtype, [&]<class T>() {
-    const RowWriter<T> writer(dx.as<T>(), dx.size, width);
+    const RowStream<T> writer(dx.as<T>(), dx.size, width);
     const auto select = [&](int64_t s, int64_t first, int64_t last) {
       T* const to = row_of<T>(dx, first);
       const T* const grad = row_of<T>(dy, s);

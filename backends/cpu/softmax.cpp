@@ -80,7 +80,7 @@ void CpuOps::softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int
     T* const to = dx.as<T>();
     const T rate = static_cast<T>(1 / temperature);
     if (layout.inner > 1) {
-      const RowWriter<T> writer(to, dx.size, layout.inner);
+      const RowStream<T> writer(to, dx.size, layout.inner);
       const auto columns = [=](int64_t offset, int64_t begin, int64_t end) {
         const T *const v = value + offset, *const g = grad + offset;
         SoftmaxGradientColumns<T>{op, v, g, to + offset, layout.inner, rate, writer}.run(layout.n, begin, end);

@@ -97,7 +97,7 @@ struct SoftmaxColumns {
   }
 };
 
-/// `writer` is of the whole dx, and finished by the task. softmax: dx = y (dy - sum(y dy)) rate. log_softmax: dx = (dy - exp(y) sum(dy)) rate, and 0 for a column whose y is all
+/// softmax: dx = y (dy - sum(y dy)) rate. log_softmax: dx = (dy - exp(y) sum(dy)) rate, and 0 for a column whose y is all
 /// -infinity, for which the maximum of y is looked at.
 template <class T>
 struct SoftmaxGradientColumns {
@@ -108,7 +108,7 @@ struct SoftmaxGradientColumns {
   T* dx;
   int64_t stride;
   T rate;
-  RowWriter<T> writer;
+  RowStream<T> writer;  // of the whole dx; the task finishes it
 
   REEL_INLINE int64_t at(int64_t row, int64_t j, int k) const { return row * stride + j + k * V::width; }
 

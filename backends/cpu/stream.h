@@ -10,8 +10,9 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 /// A result of this size, beside an input as large, is more than the part of a last cache that one program usually has.
 inline constexpr int64_t kStreamBytes = 12 << 20;
-/// The same where rows are only repeated, with nothing read or computed between stores: past the caches such come to 28 GB/s
-/// at any size, as ordinary stores to 68 GB/s for 13 MB, 48 for 24 and 36 for 48 (two cores of a Zen 4 with 32 MB).
+/// The same where rows are only repeated, with nothing read or computed between stores. Going past the caches, memory takes
+/// 28 GB/s of these, whatever their size. Ordinary stores give 68 GB/s for 13 MB, 48 for 24 and 36 for 48, and along with the
+/// reading of as much before, which then waits for what they left, there is no difference at 48 (two cores of a Zen 4 with 32 MB).
 inline constexpr int64_t kStreamRepeatedBytes = 48 << 20;
 
 /// Whether to write `bytes` at y by `stream`, in whole vectors.
@@ -31,14 +32,14 @@ REEL_INLINE void stream(T* p, Vec<T> v) {
 #endif
 }
 
-/// Writes a matrix of `size` elements row by row, past the caches where that pays: rows are whole vectors then.
+/// Writes a matrix of `size` elements row by row, past the caches where that pays: of whole lines then, or a line would leave
+/// in parts.
 template <class T>
-class RowWriter {
+class RowStream {
  public:
-  /// Rows of y are `stride` apart, and blocks of columns begin at whole vectors.
-  RowWriter(const T* y, int64_t size, int64_t stride, int64_t stream_from = kStreamBytes)
-      : stride_(stride),
-        past_caches_(stride % Vec<T>::width == 0 && streams(y, size * static_cast<int64_t>(sizeof(T)), stream_from)) {}
+  /// Rows of y are `stride` apart. Columns are cut for threads at multiples of a line.
+  RowStream(const T* y, int64_t size, int64_t stride, int64_t stream_from = kStreamBytes)
+      : stride_(stride), past_caches_(stride * kSize % 64 == 0 && streams(y, size * kSize, stream_from)) {}
 
   /// value(r, k), the k-th of K vectors of row r, for `rows` rows from y on.
   template <int K, class Lanes, class F>
@@ -50,7 +51,7 @@ class RowWriter {
         for (int k = 0; k < K; ++k) store(to + k * Vec<T>::width, value(r, k));
       }
     };
-    if constexpr (std::is_same_v<Lanes, AllLanes<T>>) {
+    if constexpr (std::is_same_v<Lanes, AllLanes<T>> && K * kVectorBytes % 64 == 0) {
       if (past_caches_) return write_rows([](T* to, Vec<T> v) { stream(to, v); });
     }
     write_rows([lanes](T* to, Vec<T> v) { lanes.store(to, v); });
@@ -61,6 +62,8 @@ class RowWriter {
   }
 
  private:
+  static constexpr int64_t kSize = sizeof(T);
+
   int64_t stride_;
   bool past_caches_;
 };

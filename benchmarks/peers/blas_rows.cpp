@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <unordered_map>
 
@@ -33,14 +32,12 @@ struct Operands {
         bias(bench::inputs<T>(3, p.n)) {}
 };
 
-/// How this library multiplies all of them.
-template <class T>
-using Multiply = std::function<void(const Product&, Operands<T>&)>;
-
-/// One matrix after the other by multiply(p, a, b, c, bias), where the library has no call for a batch.
+/// All matrices by multiply(p, a, b, c, bias): a batch is shared among threads, where the library has no call for it.
 template <class T, class F>
-Multiply<T> one_by_one(F multiply) {
+auto each_matrix(F multiply) {
   return [multiply](const Product& p, Operands<T>& x) {
+    if (p.batch == 1) return multiply(p, x.a.data(), x.b.data(), x.c.data(), x.bias.data());
+#pragma omp parallel for
     for (bench::Int i = 0; i < p.batch; ++i) {
       multiply(p, x.a.data() + i * p.m * p.k, x.b.data() + i * p.k * p.n, x.c.data() + i * p.m * p.n, x.bias.data());
     }
@@ -51,8 +48,8 @@ Multiply<T> one_by_one(F multiply) {
 
 /// A bias is in c beforehand; ReLU is a pass of its own.
 template <class T>
-Multiply<T> multiply_of(const Product&) {
-  return one_by_one<T>([](const Product& p, const T* a, const T* b, T* c, const T* bias) {
+auto multiply_all() {
+  return each_matrix<T>([](const Product& p, const T* a, const T* b, T* c, const T* bias) {
     const auto size = [](bench::Int n) { return static_cast<blasint>(n); };
     const auto order_a = p.trans_a ? CblasTrans : CblasNoTrans, order_b = p.trans_b ? CblasTrans : CblasNoTrans;
     const blasint lda = size(p.trans_a ? p.m : p.k), ldb = size(p.trans_b ? p.k : p.n);
@@ -72,7 +69,7 @@ Multiply<T> multiply_of(const Product&) {
 #elif defined(REEL_PEER_ONEDNN)
 
 /// Its primitive, which knows batches, bias and ReLU. It has no products of doubles.
-Multiply<float> by_primitive(const Product& given) {
+auto by_primitive(const Product& given) {
   using dnnl::memory;
   struct Call {
     dnnl::engine engine{dnnl::engine::kind::cpu, 0};
@@ -111,11 +108,10 @@ Multiply<float> by_primitive(const Product& given) {
 }
 
 template <class T>
-Multiply<T> multiply_of(const Product& p) {
-  if (p.batch > 1 || p.bias_relu) return by_primitive(p);
-  return one_by_one<T>([](const Product& one, const T* a, const T* b, T* c, const T*) {
-    dnnl_sgemm(one.trans_a ? 'T' : 'N', one.trans_b ? 'T' : 'N', one.m, one.n, one.k, 1, a, one.trans_a ? one.m : one.k,
-               b, one.trans_b ? one.k : one.n, 0, c, one.n);
+auto multiply_all() {
+  return each_matrix<T>([](const Product& p, const T* a, const T* b, T* c, const T*) {
+    dnnl_sgemm(p.trans_a ? 'T' : 'N', p.trans_b ? 'T' : 'N', p.m, p.n, p.k, 1, a, p.trans_a ? p.m : p.k, b,
+               p.trans_b ? p.k : p.n, 0, c, p.n);
   });
 }
 
@@ -125,8 +121,8 @@ template <class T>
 using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 template <class T>
-Multiply<T> multiply_of(const Product&) {
-  const auto multiply = [](const Product& p, const T* a, const T* b, T* c, const T* bias) {
+auto multiply_all() {
+  return each_matrix<T>([](const Product& p, const T* a, const T* b, T* c, const T* bias) {
     const Eigen::Map<const Matrix<T>> x(a, p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k);
     const Eigen::Map<const Matrix<T>> y(b, p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n);
     Eigen::Map<Matrix<T>> z(c, p.m, p.n);
@@ -137,14 +133,7 @@ Multiply<T> multiply_of(const Product&) {
     if (!p.bias_relu) return;
     const Eigen::Map<const Eigen::RowVector<T, Eigen::Dynamic>> added(bias, p.n);
     z = (z.rowwise() + added).cwiseMax(T(0));
-  };
-  return [multiply](const Product& p, Operands<T>& x) {
-    if (p.batch == 1) return multiply(p, x.a.data(), x.b.data(), x.c.data(), x.bias.data());
-#pragma omp parallel for
-    for (bench::Int i = 0; i < p.batch; ++i) {
-      multiply(p, x.a.data() + i * p.m * p.k, x.b.data() + i * p.k * p.n, x.c.data() + i * p.m * p.n, x.bias.data());
-    }
-  };
+  });
 }
 
 #endif
@@ -158,14 +147,22 @@ void set_threads(int threads) {
 #endif
 }
 
-template <class T>
-bench::Work product(const Product& p) {
+template <class T, class F>
+bench::Work work(const Product& p, F multiply) {
   auto x = std::make_shared<Operands<T>>(p);
-  return {bench::repeated([p, x, multiply = multiply_of<T>(p)] { multiply(p, *x); }), [x] {
+  return {bench::repeated([p, x, multiply] { multiply(p, *x); }), [x] {
             bench::Digest digest;
             digest.add(x->c.data(), static_cast<bench::Int>(x->c.size()));
             return digest;
           }};
+}
+
+template <class T>
+bench::Work product(const Product& p) {
+#if defined(REEL_PEER_ONEDNN)
+  if (p.batch > 1 || p.bias_relu) return work<T>(p, by_primitive(p));
+#endif
+  return work<T>(p, multiply_all<T>());
 }
 
 }  // namespace

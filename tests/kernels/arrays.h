@@ -135,11 +135,12 @@ class TestArray {
 };
 
 /// A contiguous array from the start of a line on, as the allocator gives it, where large results may be written past the
-/// caches. The elements before and after it are marked.
+/// caches, or from `offset` elements after it. The elements before and after it are marked.
 template <class T>
 class LineAlignedArray {
  public:
-  explicit LineAlignedArray(const Shape& shape) : memory_(static_cast<std::size_t>(shape.size()) + 2 * kLine, kMark) {
+  explicit LineAlignedArray(const Shape& shape, std::int64_t offset = 0)
+      : memory_(static_cast<std::size_t>(shape.size() + offset) + 2 * kLine, kMark) {
     array_.shape = shape;
     array_.size = shape.size();
     array_.dtype = dtype_of<T>;
@@ -149,7 +150,7 @@ class LineAlignedArray {
       array_.strides[axis] = stride;
       stride *= shape[axis];
     }
-    array_.data = reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(memory_.data() + 1) + 63) / 64 * 64);
+    array_.data = reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(memory_.data() + 1) + 63) / 64 * 64) + offset;
   }
   LineAlignedArray(const LineAlignedArray&) = delete;
 

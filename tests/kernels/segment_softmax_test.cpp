@@ -161,20 +161,25 @@ TYPED_TEST(SegmentSoftmax, IsTheSameForAnyNumberOfThreads) {
 }
 
 // A segment of as many rows as several tasks share is among them.
-TEST(SegmentSoftmaxOfLargeArrays, StreamsItsGradientToTheLastElement) {
-  for (const int64_t width : {32, 192}) {
-    std::vector<int64_t> lengths(static_cast<std::size_t>(100000 / width), 31);
-    lengths.push_back((3 << 20) / width);
+TYPED_TEST(SegmentSoftmax, OfLargeArraysStreamsItsGradientToTheLastElement) {
+  constexpr int64_t kEnough = (12 << 20) / sizeof(TypeParam);
+  for (const int64_t width : {32, 48, 192}) {
+    std::vector<int64_t> lengths(static_cast<std::size_t>(20000 / width), 31);
+    lengths.push_back(kEnough / width);
     const Ragged ragged(lengths);
     const Shape shape{ragged.total(), width};
-    ASSERT_GT(shape.size(), 3 << 20);
-    const auto x = test::random_array<float>(shape, 24), dy = test::random_array<float>(shape, 25);
-    const test::LineAlignedArray<float> dx(shape);
+    ASSERT_GT(shape.size(), kEnough);
+    const auto x = test::random_array<TypeParam>(shape, 24), dy = test::random_array<TypeParam>(shape, 25);
+    const test::LineAlignedArray<TypeParam> stored(shape, 1), streamed(shape);
     for (const SoftmaxOp op : kSoftmaxes) {
-      const auto y = softmax(op, x, ragged), stored = softmax_backward(op, y, dy, ragged);  // off the start of a line
-      test::cpu().segment_softmax_backward(op, y, dy, ragged, dx);
-      EXPECT_TRUE(dx.margins_intact());
-      for (int64_t i = 0; i < shape.size(); ++i) ASSERT_EQ(dx[i], stored[i]) << i << " of " << shape.str();
+      const auto y = softmax(op, x, ragged);
+      test::cpu().segment_softmax_backward(op, y, dy, ragged, stored);
+      for (const int threads : {1, 3}) {
+        const test::Threads scope(threads);
+        test::cpu().segment_softmax_backward(op, y, dy, ragged, streamed);
+        EXPECT_TRUE(streamed.margins_intact());
+        for (int64_t i = 0; i < shape.size(); ++i) ASSERT_EQ(streamed[i], stored[i]) << i << " of " << shape.str();
+      }
     }
   }
 }
