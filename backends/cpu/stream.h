@@ -44,17 +44,10 @@ class RowStream {
   /// value(r, k), the k-th of K vectors of row r, for `rows` rows from y on.
   template <int K, class Lanes, class F>
   REEL_INLINE void write(Lanes lanes, T* y, int64_t rows, F value) const {
-    const auto write_rows = [ =, this ](auto store) __attribute__((always_inline)) {
-      T* to = y;
-      for (int64_t r = 0; r < rows; ++r, to += stride_) {
-#pragma GCC unroll 8
-        for (int k = 0; k < K; ++k) store(to + k * Vec<T>::width, value(r, k));
-      }
-    };
     if constexpr (std::is_same_v<Lanes, AllLanes<T>> && K * kVectorBytes % 64 == 0) {
-      if (past_caches_) return write_rows([](T* to, Vec<T> v) { stream(to, v); });
+      if (past_caches_) return write_by<K>(y, rows, value, [](T* to, Vec<T> v) { stream(to, v); });
     }
-    write_rows([lanes](T* to, Vec<T> v) { lanes.store(to, v); });
+    write_by<K>(y, rows, value, [lanes](T* to, Vec<T> v) { lanes.store(to, v); });
   }
   /// At the end of a task.
   REEL_INLINE void finish() const {
@@ -63,6 +56,14 @@ class RowStream {
 
  private:
   static constexpr int64_t kSize = sizeof(T);
+
+  template <int K, class F, class Store>
+  REEL_INLINE void write_by(T* to, int64_t rows, F value, Store store) const {
+    for (int64_t r = 0; r < rows; ++r, to += stride_) {
+#pragma GCC unroll 8
+      for (int k = 0; k < K; ++k) store(to + k * Vec<T>::width, value(r, k));
+    }
+  }
 
   int64_t stride_;
   bool past_caches_;

@@ -46,15 +46,17 @@ class Program:
     name: str
     tests: str
     objects: str = ""  # a pattern
+    every_set: bool = False  # runs on each instruction set that this machine has
 
 
-def best_set():
+def instruction_sets():
+    """Those that this machine has, the best one first."""
     flags = set()
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("flags"):
             flags = set(line.split(":")[1].split())
             break
-    return next(name for name, needed in LEVELS if needed <= flags)
+    return [name for name, needed in LEVELS if needed <= flags]
 
 
 class Tree:
@@ -62,7 +64,8 @@ class Tree:
 
     def __init__(self, root, build):
         self.root, self.build = pathlib.Path(root).resolve(), pathlib.Path(build).resolve()
-        self.isa = best_set()
+        self.sets = instruction_sets()
+        self.isa = self.sets[0]
         if not (self.build / "build.ninja").exists():
             raise Failure(f"{self.build} is no build tree made with Ninja")
         tests = (self.root / "tests/CMakeLists.txt").read_text()
@@ -76,7 +79,7 @@ class Tree:
         """The test programs that are to notice a mutant, one after the other until one does."""
         ops = Program("ops", GRADIENT_SUITES)
         if site.path.startswith("core/scalar/"):
-            return [Program("scalar", "*Derivative*:*Extremes*", "scalar_loops_")]
+            return [Program("scalar", "*Derivative*:*Extremes*", "scalar_loops_", every_set=True)]
         instances = {"core/tape.h": "design", "core/checkpoint.h": "higher_order"}  # of templates
         if site.path in instances:
             return [Program(instances[site.path], "*", f"test_{instances[site.path]}")]
@@ -140,10 +143,12 @@ class Tree:
         return compiles, link
 
     def objects(self, site, program):
-        """What must be compiled anew. Of kernels only those of this machine's best instruction set, which the tests run."""
+        """What must be compiled anew. Of kernels only those of the instruction sets that the tests run: this machine's best one,
+        or, of functions that a better set does in its own way, each that it has."""
+        sets = self.sets if program.every_set else [self.isa]
         for name in self.commands(program.name)[0]:
             other_set = re.search(r"_(v\d|native)\.dir/", name)
-            if site.path in self.deps.get(name, ()) and not (other_set and other_set[1] != self.isa):
+            if site.path in self.deps.get(name, ()) and not (other_set and other_set[1] not in sets):
                 if re.search(program.objects, name):
                     yield name
 
@@ -210,7 +215,7 @@ class Tree:
                 self.check_unmutated(program)
                 return "caught", noticed
             if all(self._same_text(name, program, site, folder) for name in names):
-                return "not run", f"no part of the program on {self.isa}"
+                return "not run", f"no part of the program on {' or '.join(self.sets if program.every_set else [self.isa])}"
         return ("SURVIVED", "") if made else ("not run", "no test program depends on it")
 
     def _compiler(self, name, program, site, folder):
