@@ -28,7 +28,7 @@ class Gelu {
     const V p = fma(polynomial<2>(kSlope, v, e.interval), v, pick(kSlope[1], e.interval));
     const LaneBits bits = bits_of(x);  // negative where x is
     const V factor{bits < 0 ? V::broadcast(0x1p-64f).raw : V::broadcast(-0x1p-64f).raw};
-    const V limit{bits < 0 ? V::zero().raw : V::broadcast(1).raw};
+    const V limit{bits < 0 ? V::broadcast(-0.0f).raw : V::broadcast(1).raw};  // keeps a tail's sign where it underflows
     return fma(fma(p, e.y, p) * e.power, factor, limit);
   }
 

@@ -138,6 +138,16 @@ TEST(ScalarDerivativeAtZero, OfGeluIsOneHalf) {
   }
 }
 
+TEST(ScalarDerivativeFarOut, OfGeluComesToZeroFromBelow) {
+  for (const InstructionSet* set = instruction_sets(); set != instruction_sets() + kInstructionSets; ++set) {
+    if (!set->supported) continue;
+    for (const float x : {-15.5f, -40.0f, -1e30f}) {
+      EXPECT_EQ(derivative_at(*set, find("gelu"), x), 0.0f) << x << " on " << set->name;
+      EXPECT_TRUE(std::signbit(derivative_at(*set, find("gelu"), x))) << x << " on " << set->name;
+    }
+  }
+}
+
 TEST(ScalarDerivativeAtKinks, ReluAndAbsHaveZeroAtZero) {
   for (const char* name : {"relu", "abs"}) {
     EXPECT_EQ(derivative_at(instruction_sets()[0], find(name), 0.0f), 0.0f) << name;
