@@ -54,7 +54,7 @@ struct SoftmaxColumns {
           __builtin_prefetch(y + at(from + last - row, j, k), 1);
         }
         for (int k = 0; k < K; ++k) {
-          const V e = exp_negative((lanes.load(x + at(from, j, k)) - shift.v[k]) * V::broadcast(rate));
+          const V e = exp_negative(lanes.load(x + at(from, j, k)) - shift.v[k], rate);
           if (op == SoftmaxOp::softmax) lanes.store(y + at(from, j, k), e);
           acc.v[k] = acc.v[k] + e;
         }
