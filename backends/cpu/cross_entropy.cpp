@@ -68,29 +68,51 @@ __attribute__((noinline)) RowSum<T> gradient_of_row(const T* x, int64_t cols, in
   return {shift, sum};
 }
 
-/// The same for as many short rows as a vector has lanes, to the bit; log of the sums. False, and dx is not written, if some row is
-/// ignored or all -infinity.
+/// The same for a tile of short rows, whose exponentials are in dx, to the bit; log of the sums. False, with dx still to be written,
+/// if some row is ignored or all -infinity.
 template <class T, class Index>
-__attribute__((noinline)) bool gradient_of_short_rows(const T* x, int64_t cols, const Index* target, int64_t ignore,
-                                                      T w, T* shifts, T* log_sums, T* dx) {
+__attribute__((noinline)) bool gradient_of_short_rows(const ShortRows<T>& tile, int64_t cols, const Index* target,
+                                                      int64_t ignore, T w, T* log_sums, T* dx) {
   using V = Vec<T>;
-  ShortRows<T> tile;
-  tile.start(cols);
-  tile.load(x);
-  const V sum = tile.exponentials(T(1));
+  const V sum = tile.sums(dx);
   alignas(kVectorBytes) T at_target[V::width], sums[V::width];
   sum.store(sums);
   for (int k = 0; k < V::width; ++k) {
     if (target[k] == ignore || sums[k] == T(0)) return false;
-    at_target[k] = tile.at(k, target[k]);
+    at_target[k] = dx[k * cols + target[k]];
   }
-  tile.shift().store(shifts);
   log(sum).store(log_sums);
   const V one = V::broadcast(1), inverse = one / sum;
   (V::broadcast(w) * (V::load(at_target) * inverse - one)).store(at_target);
-  tile.store_scaled(V::broadcast(w) * inverse, dx);
+  tile.scale(dx, V::broadcast(w) * inverse);
   for (int k = 0; k < V::width; ++k) dx[k * cols + target[k]] = at_target[k];
   return true;
+}
+
+/// w (softmax(x) - (c == target)) to dx, and the shift and log of the sum of up to kLogRows rows.
+template <class T, class Index>
+void gradient_rows(const ShortRows<T>& tile, const T* x, int64_t rows, int64_t cols, const Index* target,
+                   int64_t ignore, T w, T* shifts, T* log_sums, T* dx, Unscaled<T>& unscaled) {
+  using Tile = ShortRows<T>;
+  const int64_t tiles = tile.fit() && w != T(0) ? rows / Tile::kRows : 0;
+  Vec<T> shift[Tile::kTogether];
+  if (tiles > 0) {
+    tile.shifts(x, tiles, shift);
+    tile.exponentials(x, tiles, shift, T(1), dx);
+  }
+  for (int64_t first = 0; first < rows; first += Tile::kRows) {
+    const int64_t t = first / Tile::kRows;
+    if (t < tiles) {
+      shift[t].store(shifts + first);
+      if (gradient_of_short_rows(tile, cols, target + first, ignore, w, log_sums + first, dx + first * cols)) continue;
+    }
+    log_sum_exp_rows(
+        min<int64_t>(Tile::kRows, rows - first), shifts + first, log_sums + first, [=, &unscaled](int64_t k) {
+          const int64_t r = first + k, wanted = target[r];
+          const bool counts = wanted != ignore;
+          return gradient_of_row(x + r * cols, cols, counts ? wanted : 0, counts ? w : T(0), dx + r * cols, unscaled);
+        });
+  }
 }
 
 /// loss = (max - x[target]) + log sum exp(x - max): both terms are small where the loss is, however large the logits are.
@@ -98,20 +120,16 @@ __attribute__((noinline)) bool gradient_of_short_rows(const T* x, int64_t cols, 
 template <class T, class Index>
 void loss_rows(const T* x, int64_t rows, int64_t cols, const Index* target, int64_t ignore, T* loss, T* lse, T w,
                T* dx) {
+  const ShortRows<T> tile(cols);
   Unscaled<T> unscaled;
   for (int64_t first = 0; first < rows; first += kLogRows<T>) {
     const int64_t count = min(kLogRows<T>, rows - first);
+    const T* const from = x + first * cols;
     T shifts[kLogRows<T>], log_sums[kLogRows<T>];  // log sum: -infinity if all entries of the row are
     if (dx == nullptr) {
-      log_sum_exp_rows(x + first * cols, count, cols, T(1), shifts, log_sums);
-    } else if (count < kLogRows<T> || cols > kShortRow<T> || w == T(0) ||
-               !gradient_of_short_rows(x + first * cols, cols, target + first, ignore, w, shifts, log_sums,
-                                       dx + first * cols)) {
-      log_sum_exp_rows(count, shifts, log_sums, [=, &unscaled](int64_t k) {
-        const int64_t r = first + k, wanted = target[r];
-        const bool counts = wanted != ignore;
-        return gradient_of_row(x + r * cols, cols, counts ? wanted : 0, counts ? w : T(0), dx + r * cols, unscaled);
-      });
+      log_sum_exp_rows(from, count, cols, T(1), tile, shifts, log_sums);
+    } else {
+      gradient_rows(tile, from, count, cols, target + first, ignore, w, shifts, log_sums, dx + first * cols, unscaled);
     }
     for (int64_t k = 0; k < count; ++k) {
       const int64_t r = first + k;

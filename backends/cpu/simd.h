@@ -304,6 +304,22 @@ REEL_INLINE Vec<float> pick(const float* eight, LaneBits index) {
 }
 #endif
 
+/// Four bytes of x at each place: those whose index stands there in `words`, which are aligned.
+template <class T>
+REEL_INLINE Vec<T> permute(Vec<T> x, const std::int32_t* words) {
+  using Raw = typename Vec<T>::Raw;
+#if defined(REEL_SIMD_AVX512)
+  return {Raw(_mm512_maskz_permutexvar_ps(0xffff, _mm512_load_si512(words), __m512(x.raw)))};
+#elif defined(__AVX2__)
+  return {Raw(_mm256_permutevar8x32_ps(__m256(x.raw), _mm256_load_si256(reinterpret_cast<const __m256i*>(words))))};
+#else
+  alignas(16) std::int32_t from[4], to[4];
+  _mm_store_si128(reinterpret_cast<__m128i*>(from), __m128i(x.raw));
+  for (int i = 0; i < 4; ++i) to[i] = from[words[i]];
+  return {Raw(_mm_load_si128(reinterpret_cast<const __m128i*>(to)))};
+#endif
+}
+
 /// The lower and the upper half of the lanes.
 template <class T, int bytes>
 REEL_INLINE Vec<T, bytes / 2> low_half(Vec<T, bytes> x) {

@@ -49,7 +49,7 @@ template <class T, class F>
 REEL_INLINE RowSum<T> exponentials_of_short_row(const T* x, int64_t n, T rate, F use) {
   constexpr int64_t width = Vec<T>::width;
   const auto exponential = [rate](Vec<T> v, T shift) __attribute__((always_inline)) {
-    return exp_negative((v - Vec<T>::broadcast(shift)) * Vec<T>::broadcast(rate));
+    return exp_negative(v - Vec<T>::broadcast(shift), rate);
   };
   if (n <= width) {
     const FirstLanes<T> lanes(n);
@@ -70,99 +70,82 @@ REEL_INLINE RowSum<T> exponentials_of_short_row(const T* x, int64_t n, T rate, F
   return {shift, sum};
 }
 
-/// As many short rows as a vector has lanes, each in a lane of its own: exponentials fill whole vectors, no sum goes across
-/// lanes, and no row waits for its own. The bits are those of exponentials_of_short_row.
+/// Tiles of as many short rows as a vector has lanes, [kRows, n], without gaps: exponentials fill whole vectors, wherever rows end in
+/// them, and the maxima and sums of all rows are taken at once. The bits are those of exponentials_of_short_row.
 template <class T>
 class ShortRows {
  public:
   using V = Vec<T>;
-  static constexpr int64_t kRows = V::width;
+  static constexpr int kRows = V::width;
+  static constexpr int64_t kSize = kShortRow<T> * kRows;  // elements of the largest tile
+  static constexpr int64_t kTogether = 4;  // tiles that go through a step together: one has work while another waits
 
-  /// Rows will have n elements.
-  REEL_INLINE void start(int64_t n) {
-    n_ = n;
-    for (int64_t i = n; i < kShortRow<T>; ++i) V::zero().store(column(i));  // sum() adds them
-  }
-  /// Rows one after the other.
-  REEL_INLINE void load(const T* x) {
-    const V lowest = V::broadcast(-kInfinity<T>), highest = load(x, lowest);
-    V{highest.raw == lowest.raw ? V::zero().raw : highest.raw}.store(shift_);
-  }
-  REEL_INLINE V shift() const { return V::load(shift_); }
-
-  /// exp((x - shift) rate) in the place of each element; their sums.
-  REEL_INLINE V exponentials(T rate) {
-    const V vshift = shift(), vrate = V::broadcast(rate);
-    T* const end = column(n_);
-    for (T* p = column(0); p != end; p += kRows) exp_negative((V::load(p) - vshift) * vrate).store(p);
-    return sum<1>(0);
-  }
-  REEL_INLINE T at(int64_t row, int64_t i) const { return columns_[i * kRows + row]; }
-
-  /// y = the exponentials times `by`.
-  REEL_INLINE void store_scaled(V by, T* y) const {
-    const int64_t n = n_;
-    if (n < kStrip<T>) {
-      for (int64_t i = 0; i < n; ++i) {
-        T scaled[kRows];
-        (V::load(column(i)) * by).store(scaled);
-        for (int64_t r = 0; r < kRows; ++r) y[r * n + i] = scaled[r];
-      }
-      return;
+  REEL_INLINE explicit ShortRows(int64_t n) : n_(n) {
+    if (!fit()) return;
+    for (int r = 0; r < kRows; ++r) {  // what goes beyond a row is overwritten by the next
+      std::int32_t* const row = row_of_ + r * n * kWords;
+#pragma omp simd
+      for (int i = 0; i < kShortRow<T> * kWords; ++i) row[i] = r * kWords + i % kWords;
     }
-    for_each_strip([=, this](int64_t i) {
-      V strip[kStrip<T>];
-#pragma GCC unroll 4
-      for (int k = 0; k < kStrip<T>; ++k) strip[k] = V::load(column(i + k)) * by;
-      store_strip(strip, [=](int r) { return y + r * n + i; });
-    });
+  }
+  /// Whether rows are short.
+  REEL_INLINE bool fit() const { return n_ <= kShortRow<T>; }
+
+  /// What is subtracted from each row of `tiles` tiles.
+  __attribute__((noinline)) void shifts(const T* x, int64_t tiles, V* to) const {
+    const V lowest = V::broadcast(-kInfinity<T>);
+    for (int64_t t = 0; t < tiles; ++t, x += n_ * kRows) {
+      V rows[kRows];
+      if (n_ > kRows) {
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) rows[r] = larger(V::load(x + r * n_), V::load(x + r * n_ + n_ - kRows));
+      } else {
+        const FirstLanes<T> lanes(n_);
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) rows[r] = lanes.load_for_max(x + r * n_);
+      }
+      const V highest = reduce_each(rows, [](V a, V b) { return larger(a, b); });
+      to[t] = {highest.raw == lowest.raw ? V::zero().raw : highest.raw};
+    }
+  }
+
+  /// e = exp((x - shift) rate)
+  __attribute__((noinline)) void exponentials(const T* x, int64_t tiles, const V* shifts, T rate, T* e) const {
+    const int64_t size = n_ * kRows;
+    for (int64_t t = 0; t < tiles; ++t, x += size, e += size) {
+      const V shift = shifts[t];
+      for (int64_t i = 0; i < size; i += kRows) exp_negative(V::load(x + i) - spread(shift, i), rate).store(e + i);
+    }
+  }
+
+  /// Of the rows of one tile.
+  __attribute__((noinline)) V sums(const T* e) const {
+    V rows[kRows];
+    if (n_ > kRows) {
+      const FirstLanes<T> lanes(n_ - kRows);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) rows[r] = V::load(e + r * n_) + lanes.load(e + r * n_ + kRows);
+    } else {
+      const FirstLanes<T> lanes(n_);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) rows[r] = lanes.load(e + r * n_);
+    }
+    return reduce_each(rows, [](V a, V b) { return a + b; });
+  }
+
+  /// The rows of one tile times `by`.
+  __attribute__((noinline)) void scale(T* e, V by) const {
+    const int64_t size = n_ * kRows;
+    for (int64_t i = 0; i < size; i += kRows) (V::load(e + i) * spread(by, i)).store(e + i);
   }
 
  private:
+  static constexpr int kWords = static_cast<int>(sizeof(T)) / 4;  // of an element
   int64_t n_;
-  alignas(kVectorBytes) T shift_[kRows];
-  alignas(kVectorBytes) T columns_[kShortRow<T> * kRows];  // [kShortRow, kRows]
+  alignas(kVectorBytes) std::int32_t row_of_[(kSize + kShortRow<T>)*kWords];  // an element's row, as `permute` wants it
 
-  REEL_INLINE T* column(int64_t i) { return columns_ + i * kRows; }
-  REEL_INLINE const T* column(int64_t i) const { return columns_ + i * kRows; }
-
-  /// f(first column) for strips of the columns, the last of which reaches back over the one before.
-  template <class F>
-  REEL_INLINE void for_each_strip(F f) const {
-    for (int64_t i = 0; i < n_; i += kStrip<T>) f(min(i, n_ - kStrip<T>));
-  }
-
-  /// The largest of each row and `highest`.
-  REEL_INLINE V load(const T* x, V highest) {
-    const int64_t n = n_;
-    if (n < kStrip<T>) {
-      for (int64_t i = 0; i < n; ++i) {
-        for (int64_t r = 0; r < kRows; ++r) column(i)[r] = x[r * n + i];
-        highest = larger(V::load(column(i)), highest);
-      }
-      return highest;
-    }
-    for_each_strip([=, this, &highest](int64_t i) {
-      V strip[kStrip<T>];
-      load_strip([=](int r) { return x + r * n + i; }, strip);
-#pragma GCC unroll 4
-      for (int k = 0; k < kStrip<T>; ++k) {
-        strip[k].store(column(i + k));
-        highest = larger(strip[k], highest);
-      }
-    });
-    return highest;
-  }
-
-  /// In the order of reduce_add for a row in one or two vectors: the terms i, i + step, i + 2 step, ...
-  template <int step>
-  REEL_INLINE V sum(int64_t i) const {
-    if constexpr (step == V::width) {
-      return V::load(column(i)) + V::load(column(i + step));
-    } else {
-      return sum<2 * step>(i) + sum<2 * step>(i + step);
-    }
-  }
+  /// Of numbers of rows, those of elements [i, i + kRows).
+  REEL_INLINE V spread(V of_row, int64_t i) const { return permute(of_row, row_of_ + i * kWords); }
 };
 
 template <class T>
@@ -172,7 +155,7 @@ REEL_INLINE RowSum<T> sum_exp_row(const T* x, int64_t n, T rate) {
   const T sum = sum_row<T>(
       n, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
         prefetch_next_row(x + i, n);
-        return acc + exp_negative((lanes.load_for_max(x + i) - Vec<T>::broadcast(shift)) * Vec<T>::broadcast(rate));
+        return acc + exp_negative(lanes.load_for_max(x + i) - Vec<T>::broadcast(shift), rate);
       });
   return {shift, sum};
 }
@@ -190,8 +173,7 @@ REEL_INLINE void softmax_row(const T* x, T* y, int64_t n, T rate) {
   const T shift = finite_shift(max_of_row(x, n));
   const T sum = sum_row<T>(
       n, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
-        const Vec<T> v = lanes.load_for_max(x + i) - Vec<T>::broadcast(shift);
-        const Vec<T> e = exp_negative(v * Vec<T>::broadcast(rate));
+        const Vec<T> e = exp_negative(lanes.load_for_max(x + i) - Vec<T>::broadcast(shift), rate);
         prefetch_next_row(x + i, n);
         prefetch_next_row(y + i, n);
         lanes.store(y + i, e);
@@ -209,32 +191,41 @@ REEL_INLINE void log_softmax_row(const T* x, T* y, int64_t n, T rate, T shift, T
                      [=](auto lanes, int64_t i) { lanes.store(y + i, (lanes.load(x + i) - vshift) * vrate - vlog); });
 }
 
-/// The shift and the logarithm of the sum of up to kLogRows rows: their logarithms are taken at once.
+/// The shift and the logarithm of the sum of up to kLogRows rows: logarithms are taken of whole vectors.
 template <class T>
-inline constexpr int64_t kLogRows = ShortRows<T>::kRows;
+inline constexpr int64_t kLogRows = ShortRows<T>::kTogether* ShortRows<T>::kRows;
 
 template <class T, class F>
 REEL_INLINE void log_sum_exp_rows(int64_t rows, T* shifts, T* log_sums, F sum_exp) {
+  constexpr int width = Vec<T>::width;
   alignas(kVectorBytes) T sums[kLogRows<T>];
-  for (int64_t r = 0; r < kLogRows<T>; ++r) sums[r] = 1;
+  Vec<T>::broadcast(1).store(sums + (rows - 1) / width * width);
   for (int64_t r = 0; r < rows; ++r) {
     const RowSum<T> row = sum_exp(r);
     shifts[r] = row.shift;
     sums[r] = row.sum;
   }
-  log(Vec<T>::load(sums)).store(log_sums);
+  for (int64_t r = 0; r < rows; r += width) log(Vec<T>::load(sums + r)).store(log_sums + r);
 }
 template <class T>
-__attribute__((noinline)) void log_sum_exp_rows(const T* x, int64_t rows, int64_t n, T rate, T* shifts, T* log_sums) {
-  if (rows == kLogRows<T> && n <= kShortRow<T>) {
-    ShortRows<T> tile;
-    tile.start(n);
-    tile.load(x);
-    tile.shift().store(shifts);
-    log(tile.exponentials(rate)).store(log_sums);
-    return;
+__attribute__((noinline)) void log_sum_exp_rows(const T* x, int64_t rows, int64_t n, T rate, const ShortRows<T>& tile,
+                                                T* shifts, T* log_sums) {
+  using Tile = ShortRows<T>;
+  int64_t r = 0;
+  if (tile.fit()) {
+    const int64_t tiles = rows / Tile::kRows;
+    alignas(kVectorBytes) T e[Tile::kTogether * Tile::kSize];
+    Vec<T> shift[Tile::kTogether];
+    tile.shifts(x, tiles, shift);
+    tile.exponentials(x, tiles, shift, rate, e);
+    for (int64_t t = 0; t < tiles; ++t, r += Tile::kRows) {
+      shift[t].store(shifts + r);
+      log(tile.sums(e + r * n)).store(log_sums + r);
+    }
   }
-  log_sum_exp_rows(rows, shifts, log_sums, [=](int64_t r) { return sum_exp_row(x + r * n, n, rate); });
+  if (r == rows) return;
+  log_sum_exp_rows(rows - r, shifts + r, log_sums + r,
+                   [=](int64_t k) { return sum_exp_row(x + (r + k) * n, n, rate); });
 }
 
 /// dx = y (dy - sum(y dy)) rate
@@ -276,24 +267,19 @@ REEL_INLINE void log_softmax_backward_row(const T* y, const T* dy, T* dx, int64_
 template <class T>
 __attribute__((noinline)) void softmax_rows(const T* x, T* y, int64_t rows, int64_t n, T rate) {
   int64_t r = 0;
-  if (n <= kShortRow<T>) {
-    // Tiles go through each phase together: one has work to do while another waits for its results.
+  const ShortRows<T> tile(n);
+  if (tile.fit()) {
     using Tile = ShortRows<T>;
-    constexpr int64_t kTiles = 4, kRows = Tile::kRows;
-    const int64_t together = min(kTiles, rows / kRows);
-    Tile tiles[kTiles];
-    alignas(kVectorBytes) T scales[kTiles][kRows];
-    for (int64_t t = 0; t < together; ++t) tiles[t].start(n);
-    while (r + kRows <= rows) {
-      const int64_t count = min(together, (rows - r) / kRows);
-      for (int64_t t = 0; t < count; ++t) tiles[t].load(x + (r + t * kRows) * n);
-      for (int64_t t = 0; t < count; ++t) {
-        const Vec<T> sum = tiles[t].exponentials(rate), zero = Vec<T>::zero();
-        const Vec<T> scale{sum.raw == zero.raw ? zero.raw : (Vec<T>::broadcast(1) / sum).raw};
-        scale.store(scales[t]);
+    const Vec<T> zero = Vec<T>::zero();
+    Vec<T> shifts[Tile::kTogether];
+    while (r + Tile::kRows <= rows) {
+      const int64_t tiles = min(Tile::kTogether, (rows - r) / Tile::kRows);
+      tile.shifts(x + r * n, tiles, shifts);
+      tile.exponentials(x + r * n, tiles, shifts, rate, y + r * n);
+      for (int64_t t = 0; t < tiles; ++t, r += Tile::kRows) {
+        const Vec<T> sum = tile.sums(y + r * n);
+        tile.scale(y + r * n, {sum.raw == zero.raw ? zero.raw : (Vec<T>::broadcast(1) / sum).raw});
       }
-      for (int64_t t = 0; t < count; ++t) tiles[t].store_scaled(Vec<T>::load(scales[t]), y + (r + t * kRows) * n);
-      r += count * kRows;
     }
   }
   for (; r < rows; ++r) softmax_row(x + r * n, y + r * n, n, rate);
@@ -301,10 +287,11 @@ __attribute__((noinline)) void softmax_rows(const T* x, T* y, int64_t rows, int6
 
 template <class T>
 __attribute__((noinline)) void log_softmax_rows(const T* x, T* y, int64_t rows, int64_t n, T rate) {
+  const ShortRows<T> tile(n);
   for (int64_t first = 0; first < rows; first += kLogRows<T>) {
     const int64_t count = min(kLogRows<T>, rows - first);
     T shifts[kLogRows<T>], log_sums[kLogRows<T>];
-    log_sum_exp_rows(x + first * n, count, n, rate, shifts, log_sums);
+    log_sum_exp_rows(x + first * n, count, n, rate, tile, shifts, log_sums);
     for (int64_t k = 0; k < count; ++k) {
       const int64_t offset = (first + k) * n;
       // A sum of 0: every x - shift is -infinity, and so is y.

@@ -123,6 +123,31 @@ REEL_INLINE void store_strip(Vec<T, bytes> (&columns)[kStrip<T>], Row row) {
   for (int r = 0; r < kStrip<T>; ++r) transposition::store_pieces(columns[r], row, r);
 }
 
+/// Lane r is what `reduce` makes of rows[r], all of which it takes as many instructions as a transposition. rows are overwritten.
+template <class T, int bytes, class F>
+REEL_INLINE Vec<T, bytes> reduce_each(Vec<T, bytes> (&rows)[Vec<T, bytes>::width], F f) {
+  const auto fold = [&]<int stage>(int r, int other) __attribute__((always_inline)) {
+    transposition::exchange<stage>(rows[r].raw, rows[other].raw);
+    rows[r] = f(rows[r], rows[other]);
+  };
+  const auto fold_halves = [&]<int stage>() __attribute__((always_inline)) {
+    constexpr int distance = 1 << stage;
+    if constexpr (distance >= kStrip<T> && distance < Vec<T, bytes>::width) {
+#pragma GCC unroll 8
+      for (int r = 0; r < distance; ++r) fold.template operator()<stage>(r, r + distance);
+    }
+  };
+  fold_halves.template operator()<3>();
+  fold_halves.template operator()<2>();
+  fold_halves.template operator()<1>();
+  fold.template operator()<0>(0, 1);  // now within 16 bytes
+  if constexpr (kStrip<T> == 4) {
+    fold.template operator()<0>(2, 3);
+    fold.template operator()<1>(0, 2);
+  }
+  return rows[0];
+}
+
 /// Elements in a cache line.
 template <class T>
 inline constexpr int64_t kTransposeTile = 64 / static_cast<int64_t>(sizeof(T));
