@@ -1,9 +1,10 @@
 // Rows brought to mean 0 and variance 1, or to root mean square 1. A row stays in the cache for its passes: sums, then output,
 // which runs along with the next row's first pass: there is arithmetic while that comes from afar.
 //
-// The variance is that of x - mean, with the mean taken from the row's first element on, so that neither a large mean nor a
-// constant row costs digits. What rounding takes from the mean (`rest`) is summed on the way and subtracted too; backward,
-// which is given the rounded mean, finds it again.
+// Mean and variance are summed in one pass, about the mean of the row's first elements: as long as that is within the deviation of
+// the mean, subtracting its square costs a bit and no more. Otherwise, as in constant rows, the squares are those about the
+// mean, in a second pass, so that neither a large mean nor a constant row costs digits. What rounding takes from the mean
+// (`rest`) is subtracted too; backward, which is given the rounded mean, finds it again.
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
@@ -40,15 +41,16 @@ template <class T, int K, class F>
 REEL_INLINE Sums<T, K> sum_terms(int64_t n, F f) {
   return pairwise(0, n, kLeafElements<T>, [&](int64_t begin, int64_t end) {
     constexpr int64_t width = Vec<T>::width;
+    const F term = f;  // what f captures stays in registers
     Pack<T, K> a = Pack<T, K>::broadcast(0), b = a, c = a;
     int64_t i = begin;
     for (; i + 3 * width <= end; i += 3 * width) {
-      a = f(a, AllLanes<T>{}, i);
-      b = f(b, AllLanes<T>{}, i + width);
-      c = f(c, AllLanes<T>{}, i + 2 * width);
+      a = term(a, AllLanes<T>{}, i);
+      b = term(b, AllLanes<T>{}, i + width);
+      c = term(c, AllLanes<T>{}, i + 2 * width);
     }
-    for (; i + width <= end; i += width) a = f(a, AllLanes<T>{}, i);
-    if (i < end) b = f(b, FirstLanes<T>(end - i), i);
+    for (; i + width <= end; i += width) a = term(a, AllLanes<T>{}, i);
+    if (i < end) b = term(b, FirstLanes<T>(end - i), i);
     const Pack<T, K> all = a + b + c;
     Sums<T, K> sums;
     for (int k = 0; k < K; ++k) sums.of[k] = reduce_add(all.v[k]);
@@ -67,32 +69,66 @@ struct Nothing {
   REEL_INLINE void operator()(auto, int64_t) const {}
 };
 
+/// The sums of d and d^2, d = x - pivot; along(lanes, i) runs with them.
+template <class T>
+REEL_INLINE Sums<T, 2> moments_about(T pivot, const T* x, int64_t n, auto along) {
+  return sum_terms<T, 2>(
+      n, [=](const Pack<T, 2>& acc, auto lanes, int64_t i) __attribute__((always_inline)) {
+        const Vec<T> d = existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(pivot));
+        along(lanes, i);
+        return Pack<T, 2>{{acc.v[0] + d, fma(d, d, acc.v[1])}};
+      });
+}
+
+template <class T>
+REEL_INLINE T inverse_root(T variance, T epsilon) {
+  return T(1) / scalar::sqrt(variance + epsilon);
+}
+
+/// For rows of any kind, in two passes: squares are those about the mean.
+template <class T>
+__attribute__((noinline)) RowStatistics<T> statistics_in_two_passes(const T* x, int64_t n, T epsilon) {
+  const T count = static_cast<T>(n), first = x[0];
+  const T above = sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) {
+    return acc + existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(first));
+  });
+  const T mean = first + above / count;
+  const Sums<T, 2> sums = moments_about(mean, x, n, Nothing{});
+  const T rest = sums.of[0] / count, squares = sums.of[1] / count;
+  const T variance = squares == kInfinity<T> ? squares : squares - rest * rest;  // no infinity - infinity
+  return {mean, rest, inverse_root(variance, epsilon)};
+}
+
+/// The mean of a row's first elements, about.
+template <class T>
+REEL_INLINE T near_mean(const T* x, int64_t n) {
+  const int64_t count = min<int64_t>(n, 16);
+  const Vec<T> share = Vec<T>::broadcast(T(1) / static_cast<T>(count));  // shares do not overflow
+  Vec<T> sum = Vec<T>::zero();
+  for_each_vector<T>(0, count, [&](auto lanes, int64_t i) { sum = fma(lanes.load(x + i), share, sum); });
+  return reduce_add(sum);
+}
+
 /// along(lanes, i) runs with the first pass.
 template <class T>
 REEL_INLINE RowStatistics<T> statistics_of(const T* x, int64_t n, bool center, T epsilon, auto along) {
   const T count = static_cast<T>(n);
   if (!center) {
-    const T squares = sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) {
-      const Vec<T> v = lanes.load(x + i);
-      along(lanes, i);
-      return fma(v, v, acc);
-    });
-    return {0, 0, T(1) / scalar::sqrt(squares / count + epsilon)};
+    const T squares = sum_row<T>(
+        n, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
+          const Vec<T> v = lanes.load(x + i);
+          along(lanes, i);
+          return fma(v, v, acc);
+        });
+    return {0, 0, inverse_root(squares / count, epsilon)};
   }
-  const T first = x[0];
-  const T above = sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) {
-    along(lanes, i);
-    return acc + existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(first));
-  });
-  const T mean = first + above / count;
-  const Sums<T, 2> sums = sum_terms<T, 2>(n, [=](const Pack<T, 2>& acc, auto lanes, int64_t i) {
-    prefetch_next_row(x + i, n);
-    const Vec<T> d = existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(mean));
-    return Pack<T, 2>{{acc.v[0] + d, fma(d, d, acc.v[1])}};
-  });
-  const T rest = sums.of[0] / count, squares = sums.of[1] / count;
-  const T variance = squares == kInfinity<T> ? squares : squares - rest * rest;  // no infinity - infinity
-  return {mean, rest, T(1) / scalar::sqrt(variance + epsilon)};
+  const T pivot = near_mean(x, n);
+  const Sums<T, 2> sums = moments_about(pivot, x, n, along);
+  const T above = sums.of[0] / count, squares = sums.of[1] / count;
+  const bool keeps_digits = above * above < squares / 2 && squares < kInfinity<T>;
+  if (!keeps_digits) return statistics_in_two_passes(x, n, epsilon);
+  const T mean = pivot + above;
+  return {mean, above - (mean - pivot), inverse_root(squares - above * above, epsilon)};
 }
 
 /// (x - mean - rest) rstd of one vector.

@@ -107,6 +107,25 @@ TEST(LayerNorm, KeepsItsDigitsUnderALargeMean) {
     }
 }
 
+TEST(LayerNorm, KeepsItsDigitsWhereARowBeginsFarFromItsMean) {
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t n : {17, 40, 1025, 100000})
+      for (const double step : {0.7, 1.5, 3.0, 100.0, 3e4}) {
+        Generator generator(8);
+        const Tensor away =
+            concatenate({full({8, 16}, step, {.dtype = dtype}), zeros({8, n - 16}, {.dtype = dtype})}, 1);
+        const Tensor x = randn({8, n}, generator, {.dtype = dtype}) + away;
+        const std::vector<long double> exact =
+            exact_norm(x.to_vector<double>(), std::vector<double>(static_cast<std::size_t>(8 * n)),
+                       static_cast<std::size_t>(n), true, 1e-12)
+                .y;
+        long double largest = 0;
+        for (const long double v : exact) largest = std::max(largest, std::abs(v));
+        EXPECT_LE(worst_error(layer_norm(x, {n}, {}, {}, 1e-12), exact, largest), 4)
+            << n << " elements, of which 16 are " << step << " away";
+      }
+}
+
 TEST(LayerNorm, OfAConstantRowIsTheBiasWithZeroGradient) {
   for (const double value : {0.1, 1e4 + 0.1, -3e30}) {
     const Tensor x = full({3, 37}, value), bias = arange(37, {.dtype = f32});
