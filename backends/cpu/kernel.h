@@ -34,6 +34,11 @@ REEL_INLINE constexpr int64_t even_chunk(int64_t count, int64_t grain = kGrain) 
   return ceil_div(ceil_div(count, ceil_div(count, grain)), 64) * 64;
 }
 
+/// Where a function could be given that is called on the way or in the end.
+struct Nothing {
+  REEL_INLINE void operator()(auto...) const {}
+};
+
 /// Whether Op is one of Ops: for the formulas that need a loop of another kind.
 template <class Op, class... Ops>
 inline constexpr bool is_one_of = (std::is_same_v<Op, Ops> || ...);

@@ -64,11 +64,6 @@ struct RowStatistics {
   T mean, rest, rstd;
 };
 
-/// What runs along with the first row's first pass.
-struct Nothing {
-  REEL_INLINE void operator()(auto, int64_t) const {}
-};
-
 /// The sums of d and d^2, d = x - pivot; along(lanes, i) runs with them.
 template <class T>
 REEL_INLINE Sums<T, 2> moments_about(T pivot, const T* x, int64_t n, auto along) {

@@ -21,8 +21,8 @@ struct Pieces {
 
   /// f.operator()<K>(lanes, j, row, last) for the rows [row, last) of each piece and the vectors of columns from j on, and
   /// finish() at a task's end.
-  template <class F, class Finish>
-  void each(F f, Finish finish) const {
+  template <class F, class Finish = Nothing>
+  void each(F f, Finish finish = {}) const {
     parallel_for(count, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         for_each_column_block<T>(0, width, [&]<int K>(auto lanes, int64_t j) {
@@ -31,11 +31,6 @@ struct Pieces {
       }
       finish();
     });
-  }
-
-  template <class F>
-  void each(F f) const {
-    each(f, [] {});
   }
 
   /// What f gives for each piece, joined into partial [count, width]'s first row.

@@ -38,8 +38,8 @@ REEL_INLINE int64_t segment_of_row(const Segments& segments, int64_t row) {
 
 /// f(s, begin, end) for columns [begin, end) of every segment, in parallel, about `grain` elements to a task, and finish() at
 /// a task's end.
-template <class F, class Finish>
-REEL_INLINE void for_each_segment(const Segments& segments, int64_t width, int64_t grain, F f, Finish finish) {
+template <class F, class Finish = Nothing>
+REEL_INLINE void for_each_segment(const Segments& segments, int64_t width, int64_t grain, F f, Finish finish = {}) {
   const int64_t columns = even_chunk(width, max<int64_t>(grain / 16, 64));
   const int64_t pieces = ceil_div(width, columns);
   const int64_t positions = segments.total + segments.count;
@@ -57,15 +57,11 @@ REEL_INLINE void for_each_segment(const Segments& segments, int64_t width, int64
     finish();
   });
 }
-template <class F>
-REEL_INLINE void for_each_segment(const Segments& segments, int64_t width, int64_t grain, F f) {
-  for_each_segment(segments, width, grain, f, [] {});
-}
 
 /// f(s, first, last) for runs of rows of one segment that together are all rows, in parallel, about `grain` elements to a
 /// task, and finish() at a task's end. For work whose result does not depend on where a segment is cut.
-template <class F, class Finish>
-REEL_INLINE void for_each_row_run(const Segments& segments, int64_t width, int64_t grain, F f, Finish finish) {
+template <class F, class Finish = Nothing>
+REEL_INLINE void for_each_row_run(const Segments& segments, int64_t width, int64_t grain, F f, Finish finish = {}) {
   parallel_for(segments.total, max<int64_t>(1, grain / max<int64_t>(1, width)), [&](int64_t begin, int64_t end) {
     int64_t s = segment_of_row(segments, begin);
     while (begin < end) {
@@ -76,10 +72,6 @@ REEL_INLINE void for_each_row_run(const Segments& segments, int64_t width, int64
     }
     finish();
   });
-}
-template <class F>
-REEL_INLINE void for_each_row_run(const Segments& segments, int64_t width, int64_t grain, F f) {
-  for_each_row_run(segments, width, grain, f, [] {});
 }
 
 // --- long segments -----------------------------------------------------------------------------------------------------

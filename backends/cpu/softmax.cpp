@@ -28,8 +28,8 @@ REEL_INLINE void for_each_rows(const Layout& layout, F rows) {
 }
 
 /// columns(offset, begin, end) for pieces of the columns of each block, and finish() at a task's end.
-template <class F, class Finish>
-REEL_INLINE void for_each_block(const Layout& layout, F columns, Finish finish) {
+template <class F, class Finish = Nothing>
+REEL_INLINE void for_each_block(const Layout& layout, F columns, Finish finish = {}) {
   const int64_t piece = even_chunk(layout.inner, max<int64_t>(64, kSoftmaxGrain / layout.n));
   const int64_t pieces = ceil_div(layout.inner, piece);
   const int64_t units = max<int64_t>(1, kSoftmaxGrain / (layout.n * piece));
@@ -40,10 +40,6 @@ REEL_INLINE void for_each_block(const Layout& layout, F columns, Finish finish) 
     }
     finish();
   });
-}
-template <class F>
-REEL_INLINE void for_each_block(const Layout& layout, F columns) {
-  for_each_block(layout, columns, [] {});
 }
 
 }  // namespace
