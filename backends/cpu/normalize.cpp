@@ -169,7 +169,7 @@ struct Backward {
       return all || scale != nullptr ? dy_i * lanes.load(scale + i) : dy_i;
     };
     const T center = all || mean != nullptr ? mean[r] : T(0), count = static_cast<T>(n), rate = rstd[r];
-    const Sums<T, 3> sums = sum_terms<T, 3>(n, [=, n = n](const Pack<T, 3>& acc, auto lanes, int64_t i) {
+    const Sums<T, 3> sums = sum_terms<T, 3>(n, [=](const Pack<T, 3>& acc, auto lanes, int64_t i) {
       const Vec<T> g = scaled(lanes.load(grad + i), lanes, i);
       const Vec<T> d = existing(lanes, lanes.load(from + i) - Vec<T>::broadcast(center));
       return Pack<T, 3>{{acc.v[0] + g, fma(g, d * Vec<T>::broadcast(rate), acc.v[1]), acc.v[2] + d}};
@@ -180,7 +180,7 @@ struct Backward {
     const T of_rest = sums.of[0] - sums.of[0] == T(0) ? rest * rate * sums.of[0] : T(0);  // an infinite sum has none
     const T slope = -(sums.of[1] - of_rest) / count * rate;
     const Standardize<T> standard({center, rest, rate});
-    for_each_vector<T>(0, n, [=, n = n](auto lanes, int64_t i) {
+    for_each_vector<T>(0, n, [=](auto lanes, int64_t i) {
       const Vec<T> dy_i = lanes.load(grad + i), xhat = standard(lanes.load(from + i));
       if (all || to != nullptr) {
         const Vec<T> g = fma(scaled(dy_i, lanes, i), Vec<T>::broadcast(rate), Vec<T>::broadcast(shift));

@@ -124,15 +124,16 @@ REEL_INLINE void store_strip(Vec<T, bytes> (&columns)[kStrip<T>], Row row) {
 }
 
 /// Lane r is what `reduce` makes of rows[r], all of which it takes as many instructions as a transposition. rows are overwritten.
-template <class T, int bytes, class F>
-REEL_INLINE Vec<T, bytes> reduce_each(Vec<T, bytes> (&rows)[Vec<T, bytes>::width], F f) {
+template <class T, int bytes, int count, class F>
+REEL_INLINE Vec<T, bytes> reduce_each(Vec<T, bytes> (&rows)[count], F f) {
+  static_assert(count == Vec<T, bytes>::width);
   const auto fold = [&]<int stage>(int r, int other) __attribute__((always_inline)) {
     transposition::exchange<stage>(rows[r].raw, rows[other].raw);
     rows[r] = f(rows[r], rows[other]);
   };
   const auto fold_halves = [&]<int stage>() __attribute__((always_inline)) {
     constexpr int distance = 1 << stage;
-    if constexpr (distance >= kStrip<T> && distance < Vec<T, bytes>::width) {
+    if constexpr (distance >= kStrip<T> && distance < count) {
 #pragma GCC unroll 8
       for (int r = 0; r < distance; ++r) fold.template operator()<stage>(r, r + distance);
     }
