@@ -26,8 +26,8 @@ struct Rows {
   double eps;
 };
 
-// The gradients in recorded ops, to be differentiated again. In the order of the kernels, so that overflow shows in the same
-// places: the mean is taken from a row's first element on.
+// The gradients in recorded ops, to be differentiated again. The mean is taken from a row's first element on, so that overflow
+// shows in the same places as in the kernels.
 void recorded_gradients(Gradients& g, const Tensor& input, const Tensor& weight, const Rows& r) {
   if (r.n == 0) {  // the mean of nothing would be NaN
     for (int i = 0; i < 3; ++i)

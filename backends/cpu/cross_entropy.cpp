@@ -68,8 +68,8 @@ __attribute__((noinline)) RowSum<T> gradient_of_row(const T* x, int64_t cols, in
   return {shift, sum};
 }
 
-/// The same for a tile of short rows, whose exponentials are in dx, to the bit; log of the sums. False, with dx still to be written,
-/// if some row is ignored or all -infinity.
+/// The same for a tile of short rows, whose exponentials are in dx, to the bit; log of the sums. False, with dx still to be
+/// written, if some row is ignored or all -infinity.
 template <class T, class Index>
 __attribute__((noinline)) bool gradient_of_short_rows(const ShortRows<T>& tile, int64_t cols, const Index* target,
                                                       int64_t ignore, T w, T* log_sums, T* dx) {
@@ -120,7 +120,7 @@ void gradient_rows(const ShortRows<T>& tile, const T* x, int64_t rows, int64_t c
 template <class T, class Index>
 void loss_rows(const T* x, int64_t rows, int64_t cols, const Index* target, int64_t ignore, T* loss, T* lse, T w,
                T* dx) {
-  const ShortRows<T> tile(cols);
+  const ShortRows<T> tile(rows, cols);
   Unscaled<T> unscaled;
   for (int64_t first = 0; first < rows; first += kLogRows<T>) {
     const int64_t count = min(kLogRows<T>, rows - first);

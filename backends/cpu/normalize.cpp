@@ -1,15 +1,14 @@
 // Rows brought to mean 0 and variance 1, or to root mean square 1. A row stays in the cache for its passes: sums, then output,
 // which runs along with the next row's first pass: there is arithmetic while that comes from afar.
 //
-// Mean and variance are summed in one pass, about the mean of the row's first elements: as long as that is within the deviation of
-// the mean, subtracting its square costs a bit and no more. Otherwise, as in constant rows, the squares are those about the
-// mean, in a second pass, so that neither a large mean nor a constant row costs digits. What rounding takes from the mean
+// Mean and variance are summed in one pass, about the mean of the row's first elements: while its distance from the mean is
+// below the deviation, subtracting the distance's square costs a bit at most. Otherwise, as in constant rows, a second pass sums
+// the squares about the mean, so that neither a large mean nor a constant row costs digits. What rounding takes from the mean
 // (`rest`) is subtracted too; backward, which is given the rounded mean, finds it again.
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
 #include "reel/backends/cpu/segments.h"
-#include "reel/backends/cpu/softmax_rows.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
@@ -80,14 +79,10 @@ REEL_INLINE T inverse_root(T variance, T epsilon) {
   return T(1) / scalar::sqrt(variance + epsilon);
 }
 
-/// For rows of any kind, in two passes: squares are those about the mean.
+/// Given the mean, about, with squares about that.
 template <class T>
-__attribute__((noinline)) RowStatistics<T> statistics_in_two_passes(const T* x, int64_t n, T epsilon) {
-  const T count = static_cast<T>(n), first = x[0];
-  const T above = sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) {
-    return acc + existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(first));
-  });
-  const T mean = first + above / count;
+__attribute__((noinline)) RowStatistics<T> statistics_about(T mean, const T* x, int64_t n, T epsilon) {
+  const T count = static_cast<T>(n);
   const Sums<T, 2> sums = moments_about(mean, x, n, Nothing{});
   const T rest = sums.of[0] / count, squares = sums.of[1] / count;
   const T variance = squares == kInfinity<T> ? squares : squares - rest * rest;  // no infinity - infinity
@@ -120,9 +115,9 @@ REEL_INLINE RowStatistics<T> statistics_of(const T* x, int64_t n, bool center, T
   const T pivot = near_mean(x, n);
   const Sums<T, 2> sums = moments_about(pivot, x, n, along);
   const T above = sums.of[0] / count, squares = sums.of[1] / count;
-  const bool keeps_digits = above * above < squares / 2 && squares < kInfinity<T>;
-  if (!keeps_digits) return statistics_in_two_passes(x, n, epsilon);
   const T mean = pivot + above;
+  const bool keeps_digits = above * above < squares / 2 && squares < kInfinity<T>;
+  if (!keeps_digits) return statistics_about(mean, x, n, epsilon);
   return {mean, above - (mean - pivot), inverse_root(squares - above * above, epsilon)};
 }
 

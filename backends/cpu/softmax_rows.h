@@ -12,9 +12,10 @@
 /// the sum, and so everything, NaN.
 namespace reel::cpu::REEL_CPU_ISA {
 
+/// What is subtracted; never -0, for which of two zeros is the largest is a matter of order.
 template <class T>
 REEL_INLINE T finite_shift(T max) {
-  return max == -kInfinity<T> ? T(0) : max;
+  return max == -kInfinity<T> ? T(0) : max + T(0);
 }
 
 /// 1 / sum, or 0 where there is nothing to scale.
@@ -70,8 +71,8 @@ REEL_INLINE RowSum<T> exponentials_of_short_row(const T* x, int64_t n, T rate, F
   return {shift, sum};
 }
 
-/// Tiles of as many short rows as a vector has lanes, [kRows, n], without gaps: exponentials fill whole vectors, wherever rows end in
-/// them, and the maxima and sums of all rows are taken at once. The bits are those of exponentials_of_short_row.
+/// Tiles of as many short rows as a vector has lanes, [kRows, n], without gaps: exponentials fill whole vectors, wherever rows end
+/// in them, and the maxima and sums of all rows are taken at once. The bits are those of exponentials_of_short_row.
 template <class T>
 class ShortRows {
  public:
@@ -80,16 +81,17 @@ class ShortRows {
   static constexpr int64_t kSize = kShortRow<T> * kRows;  // elements of the largest tile
   static constexpr int64_t kTogether = 4;  // tiles that go through a step together: one has work while another waits
 
-  REEL_INLINE explicit ShortRows(int64_t n) : n_(n) {
-    if (!fit()) return;
+  /// For `rows` rows of n elements.
+  REEL_INLINE ShortRows(int64_t rows, int64_t n) : fit_(rows >= kRows && n <= kShortRow<T>), n_(n) {
+    if (!fit_) return;
     for (int r = 0; r < kRows; ++r) {  // what goes beyond a row is overwritten by the next
       std::int32_t* const row = row_of_ + r * n * kWords;
 #pragma omp simd
       for (int i = 0; i < kShortRow<T> * kWords; ++i) row[i] = r * kWords + i % kWords;
     }
   }
-  /// Whether rows are short.
-  REEL_INLINE bool fit() const { return n_ <= kShortRow<T>; }
+  /// Whether rows are short, and enough for a tile.
+  REEL_INLINE bool fit() const { return fit_; }
 
   /// What is subtracted from each row of `tiles` tiles.
   __attribute__((noinline)) void shifts(const T* x, int64_t tiles, V* to) const {
@@ -105,7 +107,7 @@ class ShortRows {
         for (int r = 0; r < kRows; ++r) rows[r] = lanes.load_for_max(x + r * n_);
       }
       const V highest = reduce_each(rows, [](V a, V b) { return larger(a, b); });
-      to[t] = {highest.raw == lowest.raw ? V::zero().raw : highest.raw};
+      to[t] = {highest.raw == lowest.raw ? V::zero().raw : (highest + V::zero()).raw};
     }
   }
 
@@ -141,8 +143,9 @@ class ShortRows {
 
  private:
   static constexpr int kWords = static_cast<int>(sizeof(T)) / 4;  // of an element
+  bool fit_;
   int64_t n_;
-  alignas(kVectorBytes) std::int32_t row_of_[(kSize + kShortRow<T>)*kWords];  // an element's row, as `permute` wants it
+  alignas(kVectorBytes) std::int32_t row_of_[kSize * kWords];  // an element's row, as `permute` wants it
 
   /// Of numbers of rows, those of elements [i, i + kRows).
   REEL_INLINE V spread(V of_row, int64_t i) const { return permute(of_row, row_of_ + i * kWords); }
@@ -267,7 +270,7 @@ REEL_INLINE void log_softmax_backward_row(const T* y, const T* dy, T* dx, int64_
 template <class T>
 __attribute__((noinline)) void softmax_rows(const T* x, T* y, int64_t rows, int64_t n, T rate) {
   int64_t r = 0;
-  const ShortRows<T> tile(n);
+  const ShortRows<T> tile(rows, n);
   if (tile.fit()) {
     using Tile = ShortRows<T>;
     const Vec<T> zero = Vec<T>::zero();
@@ -287,7 +290,7 @@ __attribute__((noinline)) void softmax_rows(const T* x, T* y, int64_t rows, int6
 
 template <class T>
 __attribute__((noinline)) void log_softmax_rows(const T* x, T* y, int64_t rows, int64_t n, T rate) {
-  const ShortRows<T> tile(n);
+  const ShortRows<T> tile(rows, n);
   for (int64_t first = 0; first < rows; first += kLogRows<T>) {
     const int64_t count = min(kLogRows<T>, rows - first);
     T shifts[kLogRows<T>], log_sums[kLogRows<T>];

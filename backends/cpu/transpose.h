@@ -123,7 +123,8 @@ REEL_INLINE void store_strip(Vec<T, bytes> (&columns)[kStrip<T>], Row row) {
   for (int r = 0; r < kStrip<T>; ++r) transposition::store_pieces(columns[r], row, r);
 }
 
-/// Lane r is what `reduce` makes of rows[r], all of which it takes as many instructions as a transposition. rows are overwritten.
+/// Lane r is what `reduce` makes of rows[r]; for all together it takes about as many instructions as a transposition. rows are
+/// overwritten.
 template <class T, int bytes, int count, class F>
 REEL_INLINE Vec<T, bytes> reduce_each(Vec<T, bytes> (&rows)[count], F f) {
   static_assert(count == Vec<T, bytes>::width);
