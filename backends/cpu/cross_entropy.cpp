@@ -74,7 +74,8 @@ template <class T, class Index>
 __attribute__((noinline)) bool gradient_of_short_rows(const ShortRows<T>& tile, int64_t cols, const Index* target,
                                                       int64_t ignore, T w, T* log_sums, T* dx) {
   using V = Vec<T>;
-  const V sum = tile.sums(dx);
+  V sum;
+  tile.sums(dx, 1, &sum);
   alignas(kVectorBytes) T at_target[V::width], sums[V::width];
   sum.store(sums);
   for (int k = 0; k < V::width; ++k) {
@@ -84,7 +85,8 @@ __attribute__((noinline)) bool gradient_of_short_rows(const ShortRows<T>& tile, 
   log(sum).store(log_sums);
   const V one = V::broadcast(1), inverse = one / sum;
   (V::broadcast(w) * (V::load(at_target) * inverse - one)).store(at_target);
-  tile.scale(dx, V::broadcast(w) * inverse);
+  const V scale = V::broadcast(w) * inverse;
+  tile.scale(dx, 1, &scale);
   for (int k = 0; k < V::width; ++k) dx[k * cols + target[k]] = at_target[k];
   return true;
 }

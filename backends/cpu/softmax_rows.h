@@ -73,6 +73,8 @@ REEL_INLINE RowSum<T> exponentials_of_short_row(const T* x, int64_t n, T rate, F
 
 /// Tiles of as many short rows as a vector has lanes, [kRows, n], without gaps: exponentials fill whole vectors, wherever rows end
 /// in them, and the maxima and sums of all rows are taken at once. The bits are those of exponentials_of_short_row.
+/// (Vectors go in and out through memory: where they are arguments, g++ 12 leaves their upper halves set behind the last call,
+/// which slows down all SSE code that comes after.)
 template <class T>
 class ShortRows {
  public:
@@ -120,25 +122,30 @@ class ShortRows {
     }
   }
 
-  /// Of the rows of one tile.
-  __attribute__((noinline)) V sums(const T* e) const {
-    V rows[kRows];
-    if (n_ > kRows) {
-      const FirstLanes<T> lanes(n_ - kRows);
+  /// Of each row.
+  __attribute__((noinline)) void sums(const T* e, int64_t tiles, V* to) const {
+    for (int64_t t = 0; t < tiles; ++t, e += n_ * kRows) {
+      V rows[kRows];
+      if (n_ > kRows) {
+        const FirstLanes<T> lanes(n_ - kRows);
 #pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) rows[r] = V::load(e + r * n_) + lanes.load(e + r * n_ + kRows);
-    } else {
-      const FirstLanes<T> lanes(n_);
+        for (int r = 0; r < kRows; ++r) rows[r] = V::load(e + r * n_) + lanes.load(e + r * n_ + kRows);
+      } else {
+        const FirstLanes<T> lanes(n_);
 #pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) rows[r] = lanes.load(e + r * n_);
+        for (int r = 0; r < kRows; ++r) rows[r] = lanes.load(e + r * n_);
+      }
+      to[t] = reduce_each(rows, [](V a, V b) { return a + b; });
     }
-    return reduce_each(rows, [](V a, V b) { return a + b; });
   }
 
-  /// The rows of one tile times `by`.
-  __attribute__((noinline)) void scale(T* e, V by) const {
+  /// Rows times `by`.
+  __attribute__((noinline)) void scale(T* e, int64_t tiles, const V* by) const {
     const int64_t size = n_ * kRows;
-    for (int64_t i = 0; i < size; i += kRows) (V::load(e + i) * spread(by, i)).store(e + i);
+    for (int64_t t = 0; t < tiles; ++t, e += size) {
+      const V factor = by[t];
+      for (int64_t i = 0; i < size; i += kRows) (V::load(e + i) * spread(factor, i)).store(e + i);
+    }
   }
 
  private:
@@ -218,12 +225,13 @@ __attribute__((noinline)) void log_sum_exp_rows(const T* x, int64_t rows, int64_
   if (tile.fit()) {
     const int64_t tiles = rows / Tile::kRows;
     alignas(kVectorBytes) T e[Tile::kTogether * Tile::kSize];
-    Vec<T> shift[Tile::kTogether];
+    Vec<T> shift[Tile::kTogether], sum[Tile::kTogether];
     tile.shifts(x, tiles, shift);
     tile.exponentials(x, tiles, shift, rate, e);
+    tile.sums(e, tiles, sum);
     for (int64_t t = 0; t < tiles; ++t, r += Tile::kRows) {
       shift[t].store(shifts + r);
-      log(tile.sums(e + r * n)).store(log_sums + r);
+      log(sum[t]).store(log_sums + r);
     }
   }
   if (r == rows) return;
@@ -274,15 +282,17 @@ __attribute__((noinline)) void softmax_rows(const T* x, T* y, int64_t rows, int6
   if (tile.fit()) {
     using Tile = ShortRows<T>;
     const Vec<T> zero = Vec<T>::zero();
-    Vec<T> shifts[Tile::kTogether];
-    while (r + Tile::kRows <= rows) {
-      const int64_t tiles = min(Tile::kTogether, (rows - r) / Tile::kRows);
-      tile.shifts(x + r * n, tiles, shifts);
-      tile.exponentials(x + r * n, tiles, shifts, rate, y + r * n);
-      for (int64_t t = 0; t < tiles; ++t, r += Tile::kRows) {
-        const Vec<T> sum = tile.sums(y + r * n);
-        tile.scale(y + r * n, {sum.raw == zero.raw ? zero.raw : (Vec<T>::broadcast(1) / sum).raw});
+    Vec<T> of_rows[Tile::kTogether];
+    for (int64_t tiles; r + Tile::kRows <= rows; r += tiles * Tile::kRows) {
+      tiles = min(Tile::kTogether, (rows - r) / Tile::kRows);
+      tile.shifts(x + r * n, tiles, of_rows);
+      tile.exponentials(x + r * n, tiles, of_rows, rate, y + r * n);
+      tile.sums(y + r * n, tiles, of_rows);
+      for (int64_t t = 0; t < tiles; ++t) {
+        const Vec<T> sum = of_rows[t];
+        of_rows[t] = {sum.raw == zero.raw ? zero.raw : (Vec<T>::broadcast(1) / sum).raw};
       }
+      tile.scale(y + r * n, tiles, of_rows);
     }
   }
   for (; r < rows; ++r) softmax_row(x + r * n, y + r * n, n, rate);
