@@ -89,6 +89,16 @@ __attribute__((noinline)) RowStatistics<T> statistics_about(T mean, const T* x, 
   return {mean, rest, inverse_root(variance, epsilon)};
 }
 
+/// The mean, which overflows in rows in which it does so on other backends and in recorded gradients.
+template <class T>
+__attribute__((noinline)) T mean_from_first(const T* x, int64_t n) {
+  const T first = x[0];
+  const T above = sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) {
+    return acc + existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(first));
+  });
+  return first + above / static_cast<T>(n);
+}
+
 /// The mean of a row's first elements, about.
 template <class T>
 REEL_INLINE T near_mean(const T* x, int64_t n) {
@@ -115,9 +125,9 @@ REEL_INLINE RowStatistics<T> statistics_of(const T* x, int64_t n, bool center, T
   const T pivot = near_mean(x, n);
   const Sums<T, 2> sums = moments_about(pivot, x, n, along);
   const T above = sums.of[0] / count, squares = sums.of[1] / count;
+  if (!(squares < kInfinity<T>)) return statistics_about(mean_from_first(x, n), x, n, epsilon);
   const T mean = pivot + above;
-  const bool keeps_digits = above * above < squares / 2 && squares < kInfinity<T>;
-  if (!keeps_digits) return statistics_about(mean, x, n, epsilon);
+  if (!(above * above < squares / 2)) return statistics_about(mean, x, n, epsilon);
   return {mean, above - (mean - pivot), inverse_root(squares - above * above, epsilon)};
 }
 
