@@ -7,9 +7,11 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 #if defined(__AVX2__)
 /// x Phi(x) in f32, at most 2 ULP, and its derivative. As in scalar::gelu the left tail is exp(-a^2 / 2) times a slow function
-/// of a = |x|; but here that is one of eight polynomials, whose coefficients each lane picks from registers: far fewer steps
-/// than a quotient whose rounding errors must be set right. The intervals of a end where a + 1.0625 has its next exponent or
-/// half of one, at 0.4375, 0.9375, 1.9375, 2.9375, 4.9375, 6.9375, 10.9375; the columns below begin with the third of them.
+/// of a = |x|; but here that is one of a few polynomials, whose coefficients each lane picks from registers: far fewer steps
+/// than a quotient whose rounding errors must be set right. With AVX-512 they are eight: their intervals of a end where
+/// a + 1.0625 has its next exponent or half of one, at 0.4375, 0.9375, 1.9375, 2.9375, 4.9375, 6.9375, 10.9375. With AVX2 they
+/// are four, with two powers more, for a choice among four is the cheaper by more than that: they end where a + 1.1875 has its
+/// next exponent, at 0.8125, 2.8125, 6.8125. The columns below stand in the order of the last bits of these sums.
 class Gelu {
   using V = Vec<float>;
 
@@ -33,16 +35,24 @@ class Gelu {
   }
 
  private:
-  /// exp(-a^2 / 2) = (1 + y) power 2^-64, step by step as in scalar::NormalExponential, for a = |x|, or 14.9 if that is less:
+#if defined(REEL_SIMD_AVX512)
+  static constexpr int kIntervals = 8;
+  REEL_INLINE static LaneBits interval_of(V a) { return bits_of(a + V::broadcast(1.0625f)) >> 22; }
+#else
+  static constexpr int kIntervals = 4;
+  REEL_INLINE static LaneBits interval_of(V a) { return index_of_four(bits_of(a + V::broadcast(1.1875f)) >> 21); }
+#endif
+
+  /// exp(-a^2 / 2) = (1 + y) power 2^-64, step by step as in scalar::NormalExponential, for a = |x|, or 14.75 if that is less:
   /// what lies beyond is 0. NaN stays.
   struct Exponential {
     V a, y, power;
     LaneBits interval;
 
     REEL_INLINE explicit Exponential(V x) {
-      const V limit = V::broadcast(14.9f), magnitude = from_bits(bits_of(x) & 0x7fffffff);
+      const V limit = V::broadcast(14.75f), magnitude = from_bits(bits_of(x) & 0x7fffffff);
       a = {V::R::min(limit.raw, magnitude.raw)};
-      interval = bits_of(a + V::broadcast(1.0625f)) >> 22;
+      interval = interval_of(a);
       constexpr float shift = scalar::Format<float>::kRound + 127 + 64;
       const V shifted = fma(a * a, V::broadcast(-0.72134752f), V::broadcast(shift)), n = shifted - V::broadcast(shift);
       const V high = fma(a, a, n * V::broadcast(2 * scalar::ln2_high<float>()));
@@ -57,15 +67,17 @@ class Gelu {
   };
 
   template <int begin, int rows>
-  REEL_INLINE static V polynomial(const float (&table)[rows][8], V v, LaneBits interval) {
+  REEL_INLINE static V polynomial(const float (&table)[rows][kIntervals], V v, LaneBits interval) {
     V sum = pick(table[rows - 1], interval);
     for (int k = rows - 2; k >= begin; --k) sum = fma(sum, v, pick(table[k], interval));
     return sum;
   }
 
-  /// a exp(a^2 / 2) Phi(-a): the center of an interval, the value there, which is a float to 2^-32, and the powers of
-  /// v = a - center, error 2^-26.4 of the value. At 0, where the value is 0, half of v comes last and without rounding.
-  alignas(32) static constexpr float kTail[][8] = {
+  /// kTail: a exp(a^2 / 2) Phi(-a): the center of an interval, the value there, which is a float to 2^-30, and the powers of
+  /// v = a - center, error 2^-26.4 of the value, 2^-25.4 with four intervals. At 0, where the value is 0, half of v comes last
+  /// and without rounding. kSlope: exp(a^2 / 2) Phi(-a) - a / sqrt(2 pi), error 2^-25.5.
+#if defined(REEL_SIMD_AVX512)
+  alignas(32) static constexpr float kTail[][kIntervals] = {
       {1.4471f, 2.4862f, 3.9086f, 5.9822f, 8.9049f, 12.836726f, 0.0f, 0.7028f},
       {0.30484083f, 0.35294944f, 0.37677598f, 0.38861904f, 0.3940906f, 0.39656404f, 0.0f, 0.2169034f},
       {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.5f, 0.0f},
@@ -83,8 +95,7 @@ class Gelu {
       {0.00026388443f, 3.0587646e-05f, 2.2794993e-06f, 1.3383142e-07f, 6.0156404e-09f, 2.6248398e-10f, 0.0061144265f,
        0.0016008214f},
   };
-  /// exp(a^2 / 2) Phi(-a) - a / sqrt(2 pi), error 2^-25.5.
-  alignas(32) static constexpr float kSlope[][8] = {
+  alignas(32) static constexpr float kSlope[][kIntervals] = {
       {1.4576f, 2.43575f, 4.0188f, 5.8876f, 8.8223f, 12.785016f, 0.0f, 0.7087f},
       {-0.37182587f, -0.82740426f, -1.5092573f, -2.2828588f, -3.4749286f, -5.069467f, 0.5f, 0.024826214f},
       {-0.49226624f, -0.4463586f, -0.4200699f, -0.40957558f, -0.40388206f, -0.40133947f, -0.7978844f, -0.5799192f},
@@ -99,6 +110,34 @@ class Gelu {
       {0.00043290821f, 7.223749e-05f, 8.468851e-06f, 8.499932e-07f, 7.165124e-08f, 6.304965e-09f, 0.0060852403f,
        0.00195558f},
   };
+#else
+  alignas(16) static constexpr float kTail[][kIntervals] = {
+      {1.72792435f, 4.98518753f, 10.5378342f, 0.0f},
+      {0.322942108f, 0.384519339f, 0.395442635f, 0.0f},
+      {0.0f, 0.0f, 0.0f, 0.5f},
+      {0.055573415f, 0.00523133669f, 0.000647301145f, 0.0f},
+      {-0.027986683f, -0.00138339831f, -8.90571318e-05f, -0.398942262f},
+      {0.011667273f, 0.000316627353f, 1.08074364e-05f, 0.249999151f},
+      {-0.00429048296f, -6.64217805e-05f, -1.22349024e-06f, -0.132968336f},
+      {0.00143335317f, 1.32010282e-05f, 1.30857856e-07f, 0.0624137223f},
+      {-0.000440126343f, -2.37914037e-06f, -1.28560078e-08f, -0.0262640566f},
+      {0.000130845568f, 3.67784565e-07f, 1.37380463e-09f, 0.00965824351f},
+      {-4.12445042e-05f, -9.50616368e-08f, -1.91159977e-10f, -0.00274981465f},
+      {9.25538279e-06f, 2.37029969e-08f, 1.58143984e-11f, 0.00043192762f},
+  };
+  alignas(16) static constexpr float kSlope[][kIntervals] = {
+      {1.73516846f, 4.93286133f, 10.5927734f, 0.0f},
+      {-0.505885184f, -1.89003265f, -4.1885705f, 0.5f},
+      {-0.474541217f, -0.413642764f, -0.402406603f, -0.797884524f},
+      {0.0275849588f, 0.00268913782f, 0.000318798935f, 0.249998599f},
+      {-0.0092465682f, -0.000478243863f, -2.91301567e-05f, -0.13296251f},
+      {0.00288530556f, 8.31623547e-05f, 2.63892525e-06f, 0.0623839647f},
+      {-0.00084112765f, -1.37848265e-05f, -2.29877571e-07f, -0.0261820909f},
+      {0.000236698063f, 2.08813549e-06f, 2.05346353e-08f, 0.00953375921f},
+      {-7.13755871e-05f, -4.47827631e-07f, -2.45547671e-09f, -0.00265175384f},
+      {1.64282155e-05f, 9.80867085e-08f, 2.10731821e-10f, 0.000400654448f},
+  };
+#endif
 };
 #endif
 
