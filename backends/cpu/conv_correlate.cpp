@@ -49,6 +49,22 @@ REEL_INLINE void spread_run(const T* from, int64_t pitch, int64_t rows, int64_t 
   }
 }
 
+/// In how many parts the tiles take the taps of all channels, one part after the other for all positions of a block: so that what
+/// a tile reads of a part, input and weights, is still in the first-level cache where the next tile needs it. In between the sums
+/// wait in y, which a few tiles would not repay.
+template <class T>
+REEL_INLINE int64_t tap_parts(const Correlation<T>& c, int64_t positions) {
+  constexpr int64_t kPartBytes = 24 * 1024, kLine = 64, kFewTiles = 5;
+  constexpr int64_t width = kTileVectors[kTileRows - 1] * Vec<T>::width;  // of a tile
+  const ConvAxis& last = c.axis[2];
+  const int64_t rows = c.axis[0].kernel * c.axis[1].kernel;
+  if (rows * last.kernel == 1 || positions < kFewTiles * width) return 1;
+  const int64_t reads = min(last.kernel * width, width + (last.kernel - 1) * last.dilation);
+  const int64_t row_bytes = reads * static_cast<int64_t>(sizeof(T)) + kLine;  // wherever in a line the row begins
+  const int64_t tap_bytes = kTileRows * static_cast<int64_t>(sizeof(T)) + static_cast<int64_t>(sizeof(int64_t));
+  return max<int64_t>(1, ceil_div(c.in * rows * (row_bytes + last.kernel * tap_bytes), kPartBytes));
+}
+
 /// The outputs of one block of one image and group, from its packed input.
 template <class T>
 void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const BlockOrigin& origin,
@@ -56,16 +72,24 @@ void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const B
                      const int64_t* offset, int64_t taps, T* y, T* buffer) {
   const int64_t planes = origin.count(layout, c.axis[0], 0);
   const int64_t rows = origin.count(layout, c.axis[1], 1), columns = origin.count(layout, c.axis[2], 2);
+  const int64_t parts = tap_parts(c, rows * columns);
   y += origin.first[0] * c.y_step[0] + origin.first[1] * c.y_step[1] + origin.first[2] * c.y_step[2];
   for (int64_t tile = 0; tile < row_tiles; ++tile) {
     const int64_t begin = tile_begin(c.out, row_tiles, tile);
     const int64_t channels = tile_begin(c.out, row_tiles, tile + 1) - begin;
     TileArguments<T> a;
-    a.weight = weight + begin * taps;
-    a.offset = offset;
-    a.taps = taps;
     a.bias = c.bias != nullptr ? c.bias + group * c.out + begin : nullptr;
-    a.relu = c.relu;
+    const auto in_parts = [&](int64_t n, int64_t runs, int64_t x_step, int64_t y_step) {
+      for (int64_t part = 0; part < parts; ++part) {
+        const int64_t first = tile_begin(taps, parts, part);
+        a.weight = weight + begin * taps + first * channels;
+        a.offset = offset + first;
+        a.taps = tile_begin(taps, parts, part + 1) - first;
+        a.resumes = part > 0;
+        a.relu = c.relu && part == parts - 1;
+        correlate_runs(channels, n, runs, x_step, y_step, a);
+      }
+    };
     for (int64_t p = 0; p < planes; ++p) {
       const T* x = packed + p * layout.axes[1].positions() * layout.pitch;
       T* to = y + begin * c.y_channel + p * c.y_step[0];
@@ -73,20 +97,20 @@ void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const B
         a.x = x;
         a.y = buffer;
         a.y_row = plan.padded_length(rows, columns);
-        correlate_runs(channels, plan.length(rows, columns), 1, 0, 0, a);
+        in_parts(plan.length(rows, columns), 1, 0, 0);
         for (int64_t r = 0; r < channels; ++r) {
           spread_run(buffer + r * a.y_row, layout.pitch, rows, columns, to + r * c.y_channel, c.y_step[1], c.y_step[2]);
         }
       } else if (rows_share(c.axis, layout, c.out)) {
         const int64_t x_column = offset[1] - offset[0];
-        correlate_shared_rows<T>(
-            c.axis[1].dilation, rows, columns,
-            {a.weight, x + offset[0], c.in, layout.channel, layout.pitch, x_column, a.bias, a.relu, to, c.y_step[1]});
+        correlate_shared_rows<T>(c.axis[1].dilation, rows, columns,
+                                 {weight + begin * taps, x + offset[0], c.in, layout.channel, layout.pitch, x_column,
+                                  a.bias, c.relu, to, c.y_step[1]});
       } else {
         a.x = x;
         a.y = to;
         a.y_row = c.y_channel;
-        correlate_runs(channels, columns, rows, layout.pitch, c.y_step[1], a);
+        in_parts(columns, rows, layout.pitch, c.y_step[1]);
       }
     }
   }

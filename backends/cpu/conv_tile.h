@@ -37,6 +37,7 @@ struct TileArguments {
   int64_t taps;
   const T* bias;  // [rows] or null
   bool relu;
+  bool resumes;   // the sums that stand at y, instead of beginning from the bias
   T* y;           // position 0 of the first row
   int64_t y_row;  // elements between rows
   int64_t last;   // lanes of the last vector to write, 1 .. width
@@ -51,6 +52,16 @@ void tile(const TileArguments<T>& a) {
     const V start = a.bias != nullptr ? V::broadcast(a.bias[r]) : V::zero();
 #pragma GCC unroll 16
     for (int v = 0; v < vectors; ++v) sum[r][v] = start;
+  }
+  const auto mask = V::first(a.last);
+  if (a.resumes) {
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r) {
+      const T* y = a.y + r * a.y_row;
+#pragma GCC unroll 16
+      for (int v = 0; v + 1 < vectors; ++v) sum[r][v] = V::load(y + v * V::width);
+      sum[r][vectors - 1] = V::load(y + (vectors - 1) * V::width, mask);
+    }
   }
   const T* weight = a.weight;
   for (int64_t t = 0; t < a.taps; ++t, weight += rows) {
@@ -72,7 +83,6 @@ void tile(const TileArguments<T>& a) {
       for (int v = 0; v < vectors; ++v) sum[r][v] = relu(sum[r][v]);
     }
   }
-  const auto mask = V::first(a.last);
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
     T* y = a.y + r * a.y_row;

@@ -107,6 +107,54 @@ TYPED_TEST(Convolution, IsItsDefinitionWhereOneImageIsManyBlocks) {
   }
 }
 
+// So many taps are taken in parts, between which the sums wait in y; of few positions they are not, and the bits are the same.
+TYPED_TEST(Convolution, OfManyTapsIsOneChain) {
+  using T = TypeParam;
+  const Sizes problems[] = {
+      {1, 70, 5, 1, {9, 45}, {3, 3}, {1, 1}, {1, 1}, {0, 0}, PaddingMode::zero},   // row by row
+      {2, 90, 9, 1, {16, 14}, {3, 3}, {1, 1}, {1, 1}, {0, 0}, PaddingMode::zero},  // rows joined to one run
+      {1, 20, 3, 1, {30, 41}, {5, 7}, {1, 1}, {2, 3}, {0, 0}, PaddingMode::zero},
+      {1, 100, 4, 1, {40, 40}, {3, 3}, {2, 2}, {1, 1}, {0, 0}, PaddingMode::zero},
+      {1, 30, 4, 1, {5, 14, 15}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, PaddingMode::zero},
+  };
+  for (const Sizes& problem : problems) {
+    for (const bool relu : {false, true}) check<T>(conv_of(problem), {true, relu});
+    if (this->HasFatalFailure()) return;
+
+    // The last rows and columns of the first image, just enough for two outputs along each axis.
+    Sizes corner = problem;
+    corner.batch = 1;
+    for (std::size_t a = 0; a < corner.input.size(); ++a) {
+      corner.input[a] = corner.dilation[a] * (corner.kernel[a] - 1) + corner.stride[a] + 1;
+    }
+    const Conv whole = conv_of(problem), part = conv_of(corner);
+    int64_t from[3], to[3];  // where the corner lies, in the input and in the output
+    for (int a = 0; a < 3; ++a) {
+      to[a] = whole.output[a] - part.output[a];
+      from[a] = to[a] * whole.stride[a];
+    }
+    const auto crop = [](const std::vector<T>& values, int64_t channels, const int64_t(&n)[3], const int64_t(&first)[3],
+                         const int64_t(&count)[3]) {
+      std::vector<T> cropped;
+      for (int64_t c = 0; c < channels; ++c) {
+        for (int64_t i = 0; i < count[0]; ++i) {
+          for (int64_t j = 0; j < count[1]; ++j) {
+            const int64_t row = ((c * n[0] + first[0] + i) * n[1] + first[1] + j) * n[2] + first[2];
+            cropped.insert(cropped.end(), values.begin() + row, values.begin() + row + count[2]);
+          }
+        }
+      }
+      return cropped;
+    };
+    const std::vector<T> x = random_values<T>(x_size(whole), 1), weight = random_values<T>(weight_size(whole), 2);
+    const std::vector<T> bias = random_values<T>(whole.out, 3);
+    const std::vector<T> y = run_forward(whole, x, weight, &bias, Epilogue::relu);
+    const std::vector<T> x_corner = crop(x, whole.in, whole.input, from, part.input);
+    const std::vector<T> y_corner = run_forward(part, x_corner, weight, &bias, Epilogue::relu);
+    EXPECT_TRUE(bytes_of(y_corner) == bytes_of(crop(y, whole.out, whole.output, to, part.output))) << describe(whole);
+  }
+}
+
 TYPED_TEST(Convolution, OfOneChannelHasItsGradientsInOnePass) {
   std::mt19937 engine(11);
   const auto up_to = [&](int64_t least, int64_t most) {
