@@ -111,7 +111,7 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
   while (cut.row_pieces * cut.column_pieces < pieces && 2 * cut.column_pieces <= panels) cut.column_pieces *= 2;
   while (cut.row_pieces * cut.column_pieces < pieces && x.m >= 2 * few * cut.row_pieces) cut.row_pieces *= 2;
   const int64_t width = ceil_div(panels, cut.column_pieces) * kPanel<T>;
-  cut.columns = even_piece(width, columns, kPanel<T>);
+  cut.columns = even_piece(width, columns * max<int64_t>(1, rows / x.k), kPanel<T>);  // the more, the shorter k is
   // Rows that lie a multiple of 4 KiB apart share the 8 places of one set of a level 1 cache.
   const bool conflicting = min<int64_t>(x.m, kTileRows<2>) > 8 && x.a_row * static_cast<int64_t>(sizeof(T)) % 4096 == 0;
   cut.pack_a = (x.a_step != 1 || conflicting) && width >= 4 * kPanel<T>;
