@@ -81,7 +81,7 @@ class ShortRows {
   using V = Vec<T>;
   static constexpr int kRows = V::width;
   static constexpr int64_t kSize = kShortRow<T> * kRows;  // elements of the largest tile
-  static constexpr int64_t kTogether = 4;  // tiles that go through a step together: one has work while another waits
+  static constexpr int64_t kTogether = 8;  // tiles that go through a step together: one has work while another waits
 
   /// For `rows` rows of n elements.
   REEL_INLINE ShortRows(int64_t rows, int64_t n) : fit_(rows >= kRows && n <= kShortRow<T>), n_(n) {
@@ -113,13 +113,14 @@ class ShortRows {
     }
   }
 
-  /// e = exp((x - shift) rate)
+  /// e = exp((x - shift) rate), in two goes over e: more vectors of fewer steps are under way at once.
   __attribute__((noinline)) void exponentials(const T* x, int64_t tiles, const V* shifts, T rate, T* e) const {
     const int64_t size = n_ * kRows;
-    for (int64_t t = 0; t < tiles; ++t, x += size, e += size) {
+    for (int64_t t = 0; t < tiles; ++t) {
       const V shift = shifts[t];
-      for (int64_t i = 0; i < size; i += kRows) exp_negative(V::load(x + i) - spread(shift, i), rate).store(e + i);
+      for (int64_t i = 0; i < size; i += kRows) (V::load(x + t * size + i) - spread(shift, i)).store(e + t * size + i);
     }
+    for (int64_t i = 0; i < size * tiles; i += kRows) exp_negative(V::load(e + i), rate).store(e + i);
   }
 
   /// Of each row.
