@@ -11,7 +11,7 @@ namespace reel::cpu::REEL_CPU_ISA {
 /// than a quotient whose rounding errors must be set right. With AVX-512 they are eight: their intervals of a end where
 /// a + 1.0625 has its next exponent or half of one, at 0.4375, 0.9375, 1.9375, 2.9375, 4.9375, 6.9375, 10.9375. With AVX2 they
 /// are four, with two powers more, for a choice among four is the cheaper by more than that: they end where a + 1.1875 has its
-/// next exponent, at 0.8125, 2.8125, 6.8125. The columns below stand in the order of the last bits of these sums.
+/// next exponent, at 0.8125, 2.8125, 6.8125. The columns below stand in the order of the bits that tell these sums apart.
 class Gelu {
   using V = Vec<float>;
 
@@ -75,7 +75,7 @@ class Gelu {
 
   /// kTail: a exp(a^2 / 2) Phi(-a): the center of an interval, the value there, which is a float to 2^-30, and the powers of
   /// v = a - center, error 2^-26.4 of the value, 2^-25.4 with four intervals. At 0, where the value is 0, half of v comes last
-  /// and without rounding. kSlope: exp(a^2 / 2) Phi(-a) - a / sqrt(2 pi), error 2^-25.5.
+  /// and without rounding. kSlope: exp(a^2 / 2) Phi(-a) - a / sqrt(2 pi), error 2^-25.3 of the value or of 1/2, if that is more.
 #if defined(REEL_SIMD_AVX512)
   alignas(32) static constexpr float kTail[][kIntervals] = {
       {1.4471f, 2.4862f, 3.9086f, 5.9822f, 8.9049f, 12.836726f, 0.0f, 0.7028f},

@@ -112,10 +112,11 @@ TYPED_TEST(Convolution, OfManyTapsIsOneChain) {
   using T = TypeParam;
   const Sizes problems[] = {
       {1, 70, 5, 1, {9, 45}, {3, 3}, {1, 1}, {1, 1}, {0, 0}, PaddingMode::zero},   // row by row
-      {2, 90, 9, 1, {16, 14}, {3, 3}, {1, 1}, {1, 1}, {0, 0}, PaddingMode::zero},  // rows joined to one run
-      {1, 20, 3, 1, {30, 41}, {5, 7}, {1, 1}, {2, 3}, {0, 0}, PaddingMode::zero},
+      {2, 90, 9, 1, {34, 19}, {3, 3}, {1, 1}, {1, 1}, {0, 0}, PaddingMode::zero},  // rows joined to one run
+      {1, 200, 9, 1, {65, 6}, {2, 2}, {1, 1}, {1, 1}, {0, 0}, PaddingMode::zero},  // with narrower vectors too
+      {1, 20, 3, 1, {30, 91}, {5, 7}, {1, 1}, {2, 3}, {0, 0}, PaddingMode::zero},
       {1, 100, 4, 1, {40, 40}, {3, 3}, {2, 2}, {1, 1}, {0, 0}, PaddingMode::zero},
-      {1, 30, 4, 1, {5, 14, 15}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, PaddingMode::zero},
+      {1, 30, 4, 1, {5, 14, 25}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, PaddingMode::zero},
   };
   for (const Sizes& problem : problems) {
     for (const bool relu : {false, true}) check<T>(conv_of(problem), {true, relu});
@@ -152,6 +153,20 @@ TYPED_TEST(Convolution, OfManyTapsIsOneChain) {
     const std::vector<T> x_corner = crop(x, whole.in, whole.input, from, part.input);
     const std::vector<T> y_corner = run_forward(part, x_corner, weight, &bias, Epilogue::relu);
     EXPECT_TRUE(bytes_of(y_corner) == bytes_of(crop(y, whole.out, whole.output, to, part.output))) << describe(whole);
+  }
+}
+
+// The input's gradient takes taps from all output channels, of strided outputs, beside the mask and the padding.
+TYPED_TEST(Convolution, OfManyOutputsHasItsInputGradient) {
+  const Sizes problems[] = {
+      {1, 5, 100, 1, {24, 45}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, PaddingMode::zero},
+      {1, 5, 200, 1, {40, 45}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, PaddingMode::zero},
+      {2, 4, 140, 2, {20, 31}, {3, 3}, {1, 1}, {1, 2}, {2, 2}, PaddingMode::zero},
+      {1, 3, 90, 1, {21, 33}, {3, 3}, {1, 1}, {1, 1}, {2, 2}, PaddingMode::symmetric},
+  };
+  for (const Sizes& problem : problems) {
+    for (const bool relu : {false, true}) check<TypeParam>(conv_of(problem), {true, relu});
+    if (this->HasFatalFailure()) return;
   }
 }
 
@@ -279,6 +294,7 @@ std::vector<Conv> assorted_problems(int64_t batch) {
           conv_of(square(batch, 17, 33, 8, 3, 1)),
           conv_of(square(batch, 8, 8, 70, 5, 2, 2)),
           conv_of({batch, 6, 6, 6, {31, 31}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, PaddingMode::zero}),
+          conv_of({batch, 70, 72, 1, {9, 41}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, PaddingMode::zero}),
           conv_of({batch, 2, 3, 1, {9, 17, 33}, {3, 3, 3}, {1, 1, 1}, {1, 1, 2}, {1, 1, 2}, PaddingMode::symmetric})};
 }
 

@@ -279,12 +279,12 @@ TYPED_TEST(CrossEntropy, OfARowAloneIsThatOfTheRowInABatch) {
 // Rows that are scaled while the next one is computed, or several at once, do not meet the others.
 TYPED_TEST(CrossEntropy, OfARowAloneIsThatOfTheRowBesideIgnoredOnesAndMinusInfinities) {
   using T = typename TypeParam::Number;
-  const int64_t rows = 40;
+  const int64_t rows = 149;
   for (const int64_t cols : {2, 3, 4, 5, 7, 10, 16, 17, 32, 1025}) {
     auto x = test::random_array<T>(Shape{rows, cols}, 16);
     const auto dloss = test::random_array<T>(Shape{rows}, 17);
     auto target = targets<int64_t>(rows, cols);
-    for (const int64_t row : {0, 9, 10, 39}) target.set(row, kIgnore);
+    for (const int64_t row : {0, 9, 10, 39, 130}) target.set(row, kIgnore);
     for (int64_t c = 0; c < cols; ++c) x.set(20 * cols + c, -kInf<T>);
     for (int64_t c = 0; c < cols; ++c) x.set(22 * cols + c, c == target[22] ? T(1) : -kInf<T>);
     const Loss<TypeParam> batch(x, target, dloss);

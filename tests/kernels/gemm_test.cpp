@@ -86,6 +86,7 @@ TYPED_TEST(GemmTest, EveryElementIsOneChainForLargeSizes) {
       {.m = 33, .n = 1025, .k = 257, .relu = true},
       {.m = 130, .n = 140, .k = 1025, .bias = true, .accumulate = true},
       {.m = 1300, .n = 1100, .k = 5, .accumulate = true},
+      {.m = 60, .n = 2300, .k = 90, .bias = true},  // blocks of b are the wider, the shorter k is
       {.m = 128, .n = 1060, .k = 450},
       {.m = 80, .n = 170, .k = 1030, .pad_b = 1, .bias = true, .accumulate = true},
       {.m = 1030, .n = 700, .k = 260, .relu = true},
