@@ -307,7 +307,7 @@ REEL_INLINE LaneBits index_of_four(LaneBits lanes) {
   const __m256i four_times = _mm256_shuffle_epi8(__m256i(lanes & 12), first_bytes);
   return LaneBits(_mm256_or_si256(four_times, _mm256_set1_epi32(0x03020100)));
 }
-/// Four numbers, aligned, of which each lane takes one. On Zen 2 and 3, vpermps among eight takes three times as long, and
+/// Four numbers, aligned, of which each lane takes one. On Zen 3, vpermps among eight takes almost three times as long, and
 /// vpermilps among four keeps multiplications from the pipes that both need.
 REEL_INLINE Vec<float> pick(const float (&four)[4], LaneBits index) {
   const __m256i twice = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(four)));
