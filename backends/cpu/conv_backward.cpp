@@ -170,9 +170,10 @@ bool backward(const BackwardPass<T>& pass, T* dweight, T* dbias) {
   parallel_for(parts * groups, max<int64_t>(1, kConvGrain / (chunk * pass.block_cost())), work);
   add_parts(partials.as<T>(), parts, part_size, groups * kViews, dweight);
   if (dbias != nullptr) add_parts(partials.as<T>() + groups * kViews, parts, part_size, groups, dbias);
-  T seen = 0;  // NaN once there is a number that is not finite
-  for (int64_t i = 0; i < groups * kViews; ++i) seen += dweight[i] * T(0);
-  return seen == 0;
+  for (int64_t i = 0; i < groups * kViews; ++i) {
+    if (!__builtin_isfinite(dweight[i])) return false;
+  }
+  return true;
 }
 
 /// Whether every position of dz is a view of a position of x, so that one that is not finite shows in dweight; and padding
