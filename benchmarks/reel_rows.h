@@ -25,6 +25,10 @@ inline reel::Tensor tensor(std::uint32_t stream, const reel::Shape& shape, doubl
   const reel::Tensor first = reel::to(reel::from_vector(inputs(stream, kRepeated, scale)), device());
   return reel::reshape(reel::tile(first, {count / kRepeated}), shape);
 }
+/// What a convolution takes.
+inline reel::Tensor conv_tensor(std::uint32_t stream, const reel::Shape& shape, double scale = 1) {
+  return reel::to(reel::from_vector(conv_inputs(stream, shape.size(), scale), shape), device());
+}
 inline reel::Tensor labels(Int rows, Int classes) {
   std::vector<Int> values;
   for (Int i = 0; i < rows; ++i) values.push_back(label(i, classes));

@@ -87,6 +87,13 @@ inline std::vector<Conv> convs() {
   return rows;
 }
 constexpr int kConvWarmCalls = 1;  // some take a large part of a second
+/// Images, weights and biases, in multiples of 1/128: sums of their products are then exact in f32. Else one side would round
+/// to zero what is positive on the other, and ReLU's gradients would differ by more than rounding.
+inline std::vector<float> conv_inputs(std::uint32_t stream, Int count, double scale = 1) {
+  std::vector<float> values = inputs(stream, count, scale);
+  for (float& value : values) value = std::nearbyint(value * 128) / 128;
+  return values;
+}
 
 /// 1,000 sequences of 1 to 100 rows of width 64.
 constexpr Int kSequences = 1000, kWidth = 64;
