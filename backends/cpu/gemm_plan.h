@@ -66,8 +66,6 @@ REEL_INLINE Block<T> block_of(const Product<T>& p) {
 template <class T>
 void multiply_in_parallel(const Block<T>& x, const Cut& cut) {
   const int64_t panels = ceil_div(x.n, kPanel<T>), pieces = cut.row_pieces * cut.column_pieces;
-  // Where rows are cut, pieces are of whole tiles.
-  const int64_t height = cut.row_pieces == 1 ? x.m : tallest_tile<T>(x.n), heights = ceil_div(x.m, height);
   parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
     const Scratch a_room(cut.pack_a ? sizeof(T) * packed_rows<T>(kTileRows<1>) * min(cut.k, x.k) : 0);
     const bool b_packed = x.b_transposed || cut.pack_b != PackB::never;
@@ -75,8 +73,7 @@ void multiply_in_parallel(const Block<T>& x, const Cut& cut) {
     const Scratch b_room(b_packed ? sizeof(T) * b_panels * panel_room<T>(min(cut.k, x.k)) : 0);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i / cut.column_pieces, column = i % cut.column_pieces;
-      multiply_piece(x, cut, part_start(heights, cut.row_pieces, row) * height,
-                     min(x.m, part_start(heights, cut.row_pieces, row + 1) * height),
+      multiply_piece(x, cut, part_start(x.m, cut.row_pieces, row), part_start(x.m, cut.row_pieces, row + 1),
                      part_start(panels, cut.column_pieces, column) * kPanel<T>,
                      min(x.n, part_start(panels, cut.column_pieces, column + 1) * kPanel<T>), a_room.as<T>(),
                      b_room.as<T>());
