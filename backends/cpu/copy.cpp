@@ -104,7 +104,7 @@ ConvertRun half_run_of(DType from, DType to) {
 }
 
 ConvertRun convert_run_of(DType from, DType to) {
-  return dispatch_all(from, [&]<class From>() {
+  return dispatch_arithmetic(from, [&]<class From>() {  // g++ makes no vectors of `bool`
     return dispatch_all(to, []<class To>() -> ConvertRun { return convert_run<To, From>; });
   });
 }
