@@ -116,13 +116,15 @@ void add_optimizers(std::vector<Row>& rows) {
 void add_batched_convs(std::vector<Row>& rows) {
   for (const Int channels : {1, 4, 8, 16})
     for (const bool backward : {false, true})
-      rows.push_back(
-          {"conv_batch_" + std::to_string(channels) + "_64" + (backward ? "_backward" : ""), 0, [=] {
-             const Tensors xs = {conv_tensor(1, {kManyConvImages, channels, 64, 64}),
-                                 conv_tensor(2, {channels, channels, 3, 3}, 0.3), conv_tensor(3, {channels})};
-             const auto f = [](const Tensors& in) { return conv2d_relu(in[0], in[1], in[2], {.padding = 1}); };
-             return backward ? with_backward(xs, f) : forward([=] { return f(xs); });
-           }});
+      rows.push_back({"conv_batch_" + std::to_string(channels) + "_64" + (backward ? "_backward" : ""), 0, [=] {
+                        const Tensors xs = {conv_tensor(1, {kManyConvImages, channels, 64, 64}),
+                                            conv_tensor(2, {channels, channels, 3, 3}, 0.3),
+                                            conv_tensor(3, {channels}) + kConvBias};
+                        const auto f = [](const Tensors& in) {
+                          return conv2d_relu(in[0], in[1], in[2], {.padding = 1});
+                        };
+                        return backward ? with_backward(xs, f) : forward([=] { return f(xs); });
+                      }});
 }
 
 }  // namespace

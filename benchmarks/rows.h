@@ -87,8 +87,9 @@ inline std::vector<Conv> convs() {
   return rows;
 }
 constexpr int kConvWarmCalls = 1;  // some take a large part of a second
-/// Images, weights and biases, in multiples of 1/128: sums of their products are then exact in f32. Else one side would round
-/// to zero what is positive on the other, and ReLU's gradients would differ by more than rounding.
+/// Images, weights and, kConvBias added, biases, in multiples of 1/128: sums of their products are then exact in f32, and never
+/// 0. Else one side would round to zero what is positive on the other, and ReLU's gradients would differ by more than rounding.
+constexpr double kConvBias = 0x1p-15;
 inline std::vector<float> conv_inputs(std::uint32_t stream, Int count, double scale = 1) {
   std::vector<float> values = inputs(stream, count, scale);
   for (float& value : values) value = std::nearbyint(value * 128) / 128;

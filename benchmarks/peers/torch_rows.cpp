@@ -156,7 +156,8 @@ Work conv(const Conv& c) {
   const auto operand = [](std::uint32_t stream, at::IntArrayRef shape, double scale = 1) {
     return torch::from_blob(conv_inputs(stream, c10::multiply_integers(shape), scale).data(), shape).clone();
   };
-  const Tensors xs = {operand(1, {1, c.in, c.size, c.size}), operand(2, {c.out, c.in, 3, 3}, 0.3), operand(3, {c.out})};
+  const Tensors xs = {operand(1, {1, c.in, c.size, c.size}), operand(2, {c.out, c.in, 3, 3}, 0.3),
+                      operand(3, {c.out}) + kConvBias};
   const auto f = [=](const Tensors& in) {
     return torch::conv2d(in[0], in[1], in[2], 1, c.dilation, c.dilation).relu_();
   };
