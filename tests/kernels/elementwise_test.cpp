@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -344,23 +345,36 @@ TEST(BinaryOfIntegers, Wrap) {
   EXPECT_EQ(y[0], std::numeric_limits<std::int64_t>::min());
 }
 
-TEST(BinaryOfBools, GivesOnlyZeroAndOne) {
-  TestArray<bool> a(Shape{4}), b(Shape{4}), y(Shape{4});
-  for (int i = 0; i < 4; ++i) {
-    a.set(i, i / 2);
-    b.set(i, i % 2);
+TEST(BinaryOfBools, GivesOnlyZeroAndOneForEverySize) {
+  // At 2 a + b.
+  const std::pair<BinaryOp, std::array<int, 4>> tables[] = {
+      {BinaryOp::add, {0, 1, 1, 1}},     {BinaryOp::sub, {0, 1, 1, 0}},     {BinaryOp::mul, {0, 0, 0, 1}},
+      {BinaryOp::maximum, {0, 1, 1, 1}}, {BinaryOp::minimum, {0, 0, 0, 1}}, {BinaryOp::relu_mask, {0, 0, 0, 1}},
+      {BinaryOp::equal, {1, 0, 0, 1}},   {BinaryOp::less, {0, 1, 0, 0}},    {BinaryOp::greater, {0, 0, 1, 0}}};
+  for (std::int64_t n : {4, 70, 1000}) {
+    TestArray<bool> a(Shape{n}), b(Shape{n}), y(Shape{n});
+    for (std::int64_t i = 0; i < n; ++i) {
+      a.set(i, i / 2 % 2 != 0);
+      b.set(i, i % 2 != 0);
+    }
+    for (const auto& [op, table] : tables) {
+      const auto expect = [&, op = op, &table = table](const Operand& left, const Operand& right) {
+        cpu().binary(op, left, right, y);
+        const auto* bytes = y.array().as<std::uint8_t>();
+        for (std::int64_t i = 0; i < n; ++i) {
+          const int l = left.array ? int(a[i]) : int(left.scalar.integer);
+          const int r = right.array ? int(b[i]) : int(right.scalar.integer);
+          ASSERT_EQ(bytes[i], table[static_cast<std::size_t>(2 * l + r)]) << int(op) << " of " << l << ", " << r;
+        }
+        EXPECT_TRUE(y.margins_intact());
+      };
+      expect(a, b);
+      for (int number : {0, 1}) {
+        expect(a, {.array = nullptr, .scalar = number});
+        expect({.array = nullptr, .scalar = number}, b);
+      }
+    }
   }
-  const auto bytes = [&](BinaryOp op) {
-    cpu().binary(op, a, b, y);
-    const auto* data = y.array().as<std::uint8_t>();
-    return std::vector<int>(data, data + 4);
-  };
-  EXPECT_EQ(bytes(BinaryOp::add), (std::vector<int>{0, 1, 1, 1}));
-  EXPECT_EQ(bytes(BinaryOp::mul), (std::vector<int>{0, 0, 0, 1}));
-  EXPECT_EQ(bytes(BinaryOp::sub), (std::vector<int>{0, 1, 1, 0}));
-  EXPECT_EQ(bytes(BinaryOp::maximum), (std::vector<int>{0, 1, 1, 1}));
-  EXPECT_EQ(bytes(BinaryOp::equal), (std::vector<int>{1, 0, 0, 1}));
-  EXPECT_EQ(bytes(BinaryOp::less), (std::vector<int>{0, 1, 0, 0}));
 }
 
 TEST(BinaryOfNan, MaximumAndMinimumPropagateItFromEitherSide) {
