@@ -16,7 +16,8 @@ from harness import judge, measure, plots, programs, report, suites
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-DISTURBED = 1.3  # times the time at the lower quartile that the median of a limit may be
+DISTURBED = 1.3  # times the time at the lower quartile: a measurement of a limit that takes longer was disturbed
+SELDOM = 0.15    # the part of a limit's measurements that may be
 OP_WEIGHT = 0.1  # what a row of the suite ops takes beside the others', for the time that is left
 
 
@@ -128,10 +129,13 @@ def draw(folder, outcome):
 
 
 def disturbance(limits):
-    """A sentence, if a limit was not the same throughout: something else ran, here or on a machine shared with others."""
-    shares = {name: judge.best_of(times) / statistics.median(times) for name, times in limits.times.items()}
-    low = [f"{judge.limit_name(name)} {share:.0%}" for name, share in shares.items() if share * DISTURBED < 1]
-    return f"**The machine was not idle**: at the median it reached less than its best quarter of {', '.join(low)}." if low else ""
+    """A sentence, if a limit was not the same throughout: something else ran, here or on a machine shared with others, or the cores
+    were moved: the nearer to one another, the sooner one has what the other has written (handed over)."""
+    slower = {name: sum(time > DISTURBED * judge.best_of(times) for time in times) / len(times)
+              for name, times in limits.times.items()}
+    often = [f"{judge.limit_name(name)} {part:.0%}" for name, part in slower.items() if part > SELDOM]
+    return (f"**The machine was not the same throughout**: the part of measurements that took over {DISTURBED} times as long as at "
+            f"the best quarter: {', '.join(often)}.") if often else ""
 
 
 def section(title, *parts):

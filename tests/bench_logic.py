@@ -300,10 +300,12 @@ class Measuring(unittest.TestCase):
 
 
 class Documents(unittest.TestCase):
-    def test_a_machine_that_is_not_idle_is_told_of(self):
+    def test_a_machine_that_changes_is_told_of(self):
         limits = measure.Limits(None)
         limits.times["limit_copy"] = [3.0, 3.0, 3.0, 3.0]
-        for times, told in (([1.0, 1.0, 1.2, 1.2], ""), ([1.0, 2.0, 2.0, 2.0], "its best quarter of fma 1 50%.")):
+        for times, part in (([1.0, 1.0, 1.2, 1.2], ""), ([1.0] * 9 + [2.0], ""), ([1.0, 1.0, 1.0, 2.0], "25%"),
+                            ([1.0, 1.0, 2.0, 2.0], "50%"), ([1.0, 2.0, 2.0, 2.0], "75%")):
+            told = f"at the best quarter: fma 1 {part}." if part else ""
             limits.times["limit_fma_1"] = times
             self.assertIn(told, bench.disturbance(limits))
             self.assertEqual(bool(told), bool(bench.disturbance(limits)))
