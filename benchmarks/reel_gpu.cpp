@@ -117,9 +117,7 @@ void add_batched_convs(std::vector<Row>& rows) {
   for (const Int channels : {1, 4, 8, 16})
     for (const bool backward : {false, true})
       rows.push_back({"conv_batch_" + std::to_string(channels) + "_64" + (backward ? "_backward" : ""), 0, [=] {
-                        const Tensors xs = {conv_tensor(1, {kManyConvImages, channels, 64, 64}),
-                                            conv_tensor(2, {channels, channels, 3, 3}, 0.3),
-                                            conv_tensor(3, {channels}) + kConvBias};
+                        const Tensors xs = conv_operands(kManyConvImages, channels, channels, 64);
                         const auto f = [](const Tensors& in) {
                           return conv2d_relu(in[0], in[1], in[2], {.padding = 1});
                         };

@@ -107,8 +107,7 @@ void add_fused(std::vector<Row>& rows) {
 }
 
 Work conv(const Conv& c, bool fused) {
-  const Tensors xs = {conv_tensor(1, {1, c.in, c.size, c.size}), conv_tensor(2, {c.out, c.in, 3, 3}, 0.3),
-                      conv_tensor(3, {c.out}) + kConvBias};
+  const Tensors xs = conv_operands(1, c.in, c.out, c.size);
   const auto f = [=](const Tensors& in) {
     const ConvOptions options{.padding = c.dilation, .dilation = c.dilation};
     return fused ? conv2d_relu(in[0], in[1], in[2], options) : relu(conv2d(in[0], in[1], in[2], options));

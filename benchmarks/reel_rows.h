@@ -25,9 +25,12 @@ inline reel::Tensor tensor(std::uint32_t stream, const reel::Shape& shape, doubl
   const reel::Tensor first = reel::to(reel::from_vector(inputs(stream, kRepeated, scale)), device());
   return reel::reshape(reel::tile(first, {count / kRepeated}), shape);
 }
-/// What a convolution takes.
-inline reel::Tensor conv_tensor(std::uint32_t stream, const reel::Shape& shape, double scale = 1) {
-  return reel::to(reel::from_vector(conv_inputs(stream, shape.size(), scale), shape), device());
+/// Images, weight and bias of a 3x3 convolution.
+inline reel::Tensors conv_operands(Int images, Int in, Int out, Int size) {
+  const auto operand = [](std::uint32_t stream, const reel::Shape& shape, double scale = 1) {
+    return reel::to(reel::from_vector(conv_inputs(stream, shape.size(), scale), shape), device());
+  };
+  return {operand(1, {images, in, size, size}), operand(2, {out, in, 3, 3}, 0.3), operand(3, {out}) + kConvBias};
 }
 inline reel::Tensor labels(Int rows, Int classes) {
   std::vector<Int> values;
