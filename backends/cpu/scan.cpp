@@ -1,15 +1,19 @@
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
 #include "reel/backends/cpu/simd.h"
+#include "reel/backends/cpu/transpose.h"
 
-// Recurrences, running sums and products among them, down the columns of blocks of rows: a block is a segment, or the lines along an axis. A line is
-// walked in order by one thread, its state in f64; threads share blocks and groups of columns.
+// Recurrences, running sums and products among them, down the columns of blocks of rows: a block is a segment, or the lines
+// along an axis. A line is walked in order by one thread, its state in f64; threads share blocks and groups of columns. Lines
+// without gaps, those along the last axis, are made the columns of a buffer, piece by piece.
 
 namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
-constexpr int64_t kColumns = 256;  // side by side; their states stay in the first-level cache
+constexpr int64_t kColumns = 64;  // side by side
+constexpr int64_t kLines = 32;    // without gaps, at a time
+constexpr int64_t kSteps = 64;    // of these lines
 
 /// What a line's state is kept in: f64, or for integers what wraps around.
 template <class T>
@@ -38,30 +42,104 @@ struct Recurrence {
   const T* factor;  // null: 1
   const T* x;       // null: 0
   T start;
+
+  Recurrence from(int64_t place) const {
+    return {factor == nullptr ? nullptr : factor + place, x == nullptr ? nullptr : x + place, start};
+  }
 };
 
-/// `columns` columns of `rows` rows of walk.width elements, from element `place` on.
+/// The states of lines side by side.
 template <class T>
-void scan_rows(const Walk& walk, const Recurrence<T>& recurrence, int64_t place, T* y, int64_t rows, int64_t columns) {
+struct States {
   using State = typename StateOf<T>::Type;
   State state[kColumns];
   T ones[kColumns], zeros[kColumns];
-  for (int64_t j = 0; j < columns; ++j) {
-    state[j] = static_cast<State>(recurrence.start);
-    ones[j] = 1;
-    zeros[j] = 0;
-  }
-  for (int64_t i = 0; i < rows; ++i) {
-    const int64_t row = place + (walk.reverse ? rows - 1 - i : i) * walk.width;
-    const T* const factor = recurrence.factor == nullptr ? ones : recurrence.factor + row;
-    const T* const x = recurrence.x == nullptr ? zeros : recurrence.x + row;
-#pragma omp simd
+
+  States(T start, int64_t columns) {
     for (int64_t j = 0; j < columns; ++j) {
-      const State before = state[j];
-      state[j] = advance(static_cast<State>(factor[j]), before, static_cast<State>(x[j]));
-      y[row + j] = static_cast<T>(walk.exclusive ? before : state[j]);
+      state[j] = static_cast<State>(start);
+      ones[j] = 1;
+      zeros[j] = 0;
     }
   }
+
+  /// `columns` columns of `rows` rows of walk.width elements.
+  void advance_over(const Walk& walk, const Recurrence<T>& recurrence, T* y, int64_t rows, int64_t columns) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t row = (walk.reverse ? rows - 1 - i : i) * walk.width;
+      const T* const factor = recurrence.factor == nullptr ? ones : recurrence.factor + row;
+      const T* const x = recurrence.x == nullptr ? zeros : recurrence.x + row;
+#pragma omp simd
+      for (int64_t j = 0; j < columns; ++j) {
+        const State before = state[j];
+        state[j] = advance(static_cast<State>(factor[j]), before, static_cast<State>(x[j]));
+        y[row + j] = static_cast<T>(walk.exclusive ? before : state[j]);
+      }
+    }
+  }
+};
+
+/// One line without gaps, its state in a register.
+template <class T>
+void scan_line(const Walk& walk, const Recurrence<T>& recurrence, T* y, int64_t length) {
+  using State = typename StateOf<T>::Type;
+  const T one = 1, zero = 0;
+  const T *factor = recurrence.factor, *x = recurrence.x;
+  const int64_t factor_step = factor == nullptr ? 0 : 1, x_step = x == nullptr ? 0 : 1;
+  if (factor == nullptr) factor = &one;
+  if (x == nullptr) x = &zero;
+  State state = static_cast<State>(recurrence.start);
+  for (int64_t n = 0; n < length; ++n) {
+    const int64_t i = walk.reverse ? length - 1 - n : n;
+    const State before = state;
+    state = advance(static_cast<State>(factor[i * factor_step]), state, static_cast<State>(x[i * x_step]));
+    y[i] = static_cast<T>(walk.exclusive ? before : state);
+  }
+}
+
+template <class T>
+using BitsOf = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+
+/// y[c, r] = x[r, c], `x_stride` and `y_stride` elements from row to row.
+template <class T>
+void transpose(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t rows, int64_t columns) {
+  transpose_block(reinterpret_cast<const BitsOf<T>*>(x), x_stride, reinterpret_cast<BitsOf<T>*>(y), y_stride, columns,
+                  rows);
+}
+
+/// At most kLines lines of `length` elements, one after the other.
+template <class T>
+void scan_lines(const Walk& walk, const Recurrence<T>& recurrence, T* y, int64_t lines, int64_t length) {
+  alignas(64) T x_columns[kSteps * kLines], factor_columns[kSteps * kLines], y_columns[kSteps * kLines];
+  States<T> states(recurrence.start, lines);
+  for (int64_t done = 0; done < length; done += kSteps) {
+    const int64_t steps = min(kSteps, length - done), first = walk.reverse ? length - done - steps : done;
+    Recurrence<T> columns{nullptr, nullptr, recurrence.start};
+    if (recurrence.x != nullptr) {
+      transpose(recurrence.x + first, length, x_columns, kLines, lines, steps);
+      columns.x = x_columns;
+    }
+    if (recurrence.factor != nullptr) {
+      transpose(recurrence.factor + first, length, factor_columns, kLines, lines, steps);
+      columns.factor = factor_columns;
+    }
+    states.advance_over({kLines, walk.reverse, walk.exclusive}, columns, y_columns, steps, lines);
+    transpose(y_columns, kLines, y + first, length, steps, lines);
+  }
+}
+
+template <class T>
+Recurrence<T> recurrence_of(ScanOp op, const Array& x, const Array* factor) {
+  const T* const from = x.as<T>();
+  if (op == ScanOp::prod) return {from, nullptr, 1};
+  return {factor == nullptr ? nullptr : factor->as<T>(), from, 0};
+}
+
+/// f.template operator()<T>() for the element types that a scan takes.
+template <class F>
+void dispatch_scan(DType dtype, F f) {
+  if (dtype == DType::i64) return f.template operator()<int64_t>();
+  dispatch_floating(dtype, f);
 }
 
 /// Blocks of rows, block b from row first(b) to first(b + 1), `total` rows in all.
@@ -69,24 +147,24 @@ template <class First>
 void scan_blocks(ScanOp op, const Array& x, const Array* factor, const Walk& walk, int64_t blocks, int64_t total,
                  First first, const Array& y) {
   if (y.size == 0) return;
-  const auto run = [&]<class T>() {
-    const T* const from = x.as<T>();
-    const Recurrence<T> recurrence = op == ScanOp::prod
-                                         ? Recurrence<T>{from, nullptr, 1}
-                                         : Recurrence<T>{factor == nullptr ? nullptr : factor->as<T>(), from, 0};
+  dispatch_scan(x.dtype, [&]<class T>() {
+    const Recurrence<T> recurrence = recurrence_of<T>(op, x, factor);
     T* const to = y.as<T>();
     const int64_t piece = even_chunk(walk.width, kColumns), pieces = ceil_div(walk.width, piece);
     const int64_t rows = max<int64_t>(1, total / blocks);  // of a block on average
     parallel_for(blocks * pieces, max<int64_t>(1, kGrain / (rows * piece)), [&](int64_t begin, int64_t end) {
       for (int64_t unit = begin; unit < end; ++unit) {
         const int64_t block = unit / pieces, column = unit % pieces * piece, row = first(block);
-        scan_rows(walk, recurrence, row * walk.width + column, to, first(block + 1) - row,
-                  min(piece, walk.width - column));
+        const int64_t place = row * walk.width + column, columns = min(piece, walk.width - column);
+        if (walk.width == 1) {
+          scan_line(walk, recurrence.from(place), to + place, first(block + 1) - row);
+          continue;
+        }
+        States<T>(recurrence.start, columns)
+            .advance_over(walk, recurrence.from(place), to + place, first(block + 1) - row, columns);
       }
     });
-  };
-  if (x.dtype == DType::i64) return run.template operator()<int64_t>();
-  dispatch_floating(x.dtype, run);
+  });
 }
 
 }  // namespace
@@ -97,6 +175,20 @@ void CpuOps::scan(ScanOp op, const Array& x, const Array* factor, int axis, bool
   for (int i = 0; i < axis; ++i) blocks *= x.shape[i];
   for (int i = axis + 1; i < x.rank(); ++i) width *= x.shape[i];
   const int64_t length = x.shape[axis];
+  if (width == 1 && blocks >= 4 && length > 1) {
+    dispatch_scan(x.dtype, [&]<class T>() {
+      const Recurrence<T> recurrence = recurrence_of<T>(op, x, factor);
+      const int64_t groups = ceil_div(blocks, kLines);
+      parallel_for(groups, max<int64_t>(1, kGrain / (length * kLines)), [&](int64_t begin, int64_t end) {
+        for (int64_t line = begin * kLines; line < min(blocks, end * kLines); line += kLines) {
+          const int64_t place = line * length;
+          scan_lines({1, reverse, exclusive}, recurrence.from(place), y.as<T>() + place, min(kLines, blocks - line),
+                     length);
+        }
+      });
+    });
+    return;
+  }
   scan_blocks(
       op, x, factor, {width, reverse, exclusive}, blocks, blocks * length,
       [=](int64_t block) { return block * length; }, y);

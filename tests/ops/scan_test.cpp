@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "reel/core/parallel.h"
+#include "reel/core/random.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
@@ -32,6 +33,37 @@ std::vector<double> slopes(const Tensor& x, F&& f) {
   tape.watch(x);
   const Tensor y = f(x);
   return tape.gradient(y, ones_like(y), {x})[0].template to_vector<double>();
+}
+
+// Both directions, with and without the own element.
+std::vector<Tensor> scans(const Tensor& x, const Tensor& factor, int axis) {
+  std::vector<Tensor> results;
+  for (const bool reverse : {false, true})
+    for (const bool exclusive : {false, true}) {
+      const ScanOptions options{.reverse = reverse, .exclusive = exclusive};
+      results.push_back(cumsum(x, axis, options));
+      results.push_back(cumprod(x, axis, options));
+      if (is_floating(x.dtype())) results.push_back(linear_scan(x, factor, axis, options));
+    }
+  return results;
+}
+
+TEST(Scan, GivesLinesWithoutGapsTheBitsOfThoseSideBySide) {
+  Generator random(7);
+  for (const DType dtype : {f32, f64, i64})
+    for (const std::int64_t lines : {1, 3, 4, 5, 31, 32, 33, 70})
+      for (const std::int64_t length : {1, 2, 63, 64, 65, 200}) {
+        SCOPED_TRACE(testing::Message() << name_of(dtype) << ' ' << lines << " x " << length);
+        const auto numbers = [&] {
+          const Tensor x = 2 * rand({lines, length}, random, {.dtype = f64}) - 1;
+          return dtype == i64 ? cast(x * 10, i64) : cast(x, dtype);
+        };
+        const Tensor x = numbers(), factor = numbers();
+        const std::vector<Tensor> got = scans(x, factor, 1);
+        const std::vector<Tensor> expected = scans(contiguous(transpose(x)), contiguous(transpose(factor)), 0);
+        for (std::size_t i = 0; i < got.size(); ++i)
+          ASSERT_EQ(got[i].to_vector<double>(), transpose(expected[i]).to_vector<double>()) << i;
+      }
 }
 
 TEST(Prod, HasTheProductOfTheOthersAsGradientWithZerosToo) {
