@@ -1,6 +1,6 @@
 // Lines sorted by unsigned keys: every number is mapped to one whose order is the order that is asked for, so that floats and
 // integers, ascending and descending share their code. Pairs of a key and a position, sorted by the keys' bytes, the lowest
-// first, each pass stable (radix sort); short lines by insertion. Equal keys keep their order, so the result is the only one
+// first, each pass stable (radix sort); short lines by insertion, and so the first few of long ones. Equal keys keep their order, so the result is the only one
 // there is, and how the lines are cut among threads cannot show.
 
 #include "reel/backends/cpu/cpu_ops.h"
@@ -47,6 +47,42 @@ void insertion_sort(Pair<Key>* line, int64_t n) {
   }
 }
 
+constexpr int64_t kFew = 16;
+constexpr int64_t kKeys = 64;  // made and compared at a time
+
+/// The first k <= kFew of n elements that are `step` apart, in order; k <= n.
+template <class Key>
+void select_few(const Key* x, int64_t n, int64_t k, int64_t step, Order order, Pair<Key>* first) {
+  for (int64_t i = 0; i < k; ++i) first[i] = {key_of(x[i * step], order), i};
+  insertion_sort(first, k);
+  for (int64_t begin = k; begin < n; begin += kKeys) {
+    const int64_t count = min(kKeys, n - begin);
+    Key keys[kKeys];
+    const Key last = first[k - 1].key;
+    int some = 0;
+    if (step == 1) {
+      for (int64_t i = 0; i < count; ++i) {
+        keys[i] = key_of(x[begin + i], order);
+        some |= keys[i] < last;
+      }
+    } else {
+      for (int64_t i = 0; i < count; ++i) {
+        keys[i] = key_of(x[(begin + i) * step], order);
+        some |= keys[i] < last;
+      }
+    }
+    for (int64_t i = 0; some && i < count; ++i) {
+      if (keys[i] >= first[k - 1].key) continue;
+      first[k - 1] = {keys[i], begin + i};
+      for (int64_t j = k - 1; j > 0 && first[j].key < first[j - 1].key; --j) {
+        const Pair<Key> pair = first[j];
+        first[j] = first[j - 1];
+        first[j - 1] = pair;
+      }
+    }
+  }
+}
+
 /// Returns where the result is: in `line` or in `other`, both of n pairs. Bytes that all keys share are passed over.
 template <class Key>
 Pair<Key>* radix_sort(Pair<Key>* line, Pair<Key>* other, int64_t n) {
@@ -75,6 +111,18 @@ Pair<Key>* radix_sort(Pair<Key>* line, Pair<Key>* other, int64_t n) {
 /// The first k of n elements that are `step` apart.
 template <class Key>
 void sort_line(const Key* x, int64_t n, int64_t k, int64_t step, Order order, Key* y, int64_t* which) {
+  const auto write = [=](const Pair<Key>* sorted) {
+    for (int64_t i = 0; i < k; ++i) {
+      const int64_t position = sorted[i].position;
+      y[i * step] = x[position * step];
+      which[i * step] = position;
+    }
+  };
+  if (k <= kFew && k < n / 4) {
+    Pair<Key> first[kFew];
+    select_few(x, n, k, step, order, first);
+    return write(first);
+  }
   const Scratch memory(static_cast<std::size_t>(n) * 2 * sizeof(Pair<Key>) + 1);
   auto* line = memory.as<Pair<Key>>();
   for (int64_t i = 0; i < n; ++i) line[i] = {key_of(x[i * step], order), i};
@@ -83,11 +131,7 @@ void sort_line(const Key* x, int64_t n, int64_t k, int64_t step, Order order, Ke
   } else {
     line = radix_sort(line, line + n, n);
   }
-  for (int64_t i = 0; i < k; ++i) {
-    const int64_t position = line[i].position;
-    y[i * step] = x[position * step];
-    which[i * step] = position;
-  }
+  write(line);
 }
 
 /// Sorting n elements costs about this many element operations.
