@@ -9,6 +9,7 @@
 #include "reel/ops/offsets.h"
 #include "reel/ops/padding.h"
 #include "reel/ops/ragged.h"
+#include "reel/ops/rows.h"
 #include "reel/ops/scan.h"
 #include "reel/ops/sequence.h"
 #include "reel/ops/views.h"
@@ -81,17 +82,6 @@ Tensor split_evenly(const Tensor& dy, const Tensor& x, const Tensor& y, std::uin
   return detail::relu_mask(share, winners);
 }
 
-// The gradient of an extremum over one axis: all of it to the winner.
-Tensor to_winner(const Tensor& dy, const Tensor& which, int axis, const Shape& shape) {
-  const Tensor winners = untaped([&] {
-    Shape along = with_ones(shape, ~0u);
-    along[axis] = shape[axis];
-    const Tensor index = reshape(arange(shape[axis], {.dtype = i64, .device = dy.device()}), along);
-    return cast(index == which, dy.dtype());
-  });
-  return detail::relu_mask(dy, winners);
-}
-
 // The product of all elements but the one itself, over the axes in `mask`: of those before and of those behind it.
 Tensor product_of_others(const Tensor& x, std::uint32_t mask) {
   if (mask == 0) return untaped([&] { return ones_like(x); });
@@ -120,16 +110,13 @@ Tensor extremum(const char* name, ReduceOp op, const Tensor& x, const Axes& axes
   check::defined(name, "x", x, where);
   if (x.dtype() == bool8) return cast(extremum(name, op, cast(x, u8), axes, keep, first_wins, where, winners), bool8);
   const std::uint32_t mask = axes.mask(name, x.rank(), where);
-  const bool one = first_wins && mask != 0 && !axes.all() && axes.count() == 1;
+  const bool one = first_wins && mask != 0 && !axes.all() && axes.count() == 1 && x.size() > 0;
   const bool taped = taping() && is_floating(x.dtype());
   Tensor which;
   Tensor y = reduced(op, x, mask, keep, (taped && one) || winners != nullptr ? &which : nullptr);
   if (winners != nullptr) *winners = detail::reshaped(which, y.shape());
-  if (taped && one) {
-    record_op(name, where, {&x}, y, {}, [which, mask](Gradients& g) {
-      const Shape shape = g.shape(0);
-      g.add(0, to_winner(kept(g.dy(), shape, mask), which, __builtin_ctz(mask), shape));
-    });
+  if (taped && one) {  // all of the gradient to the winner
+    detail::record_gather(name, where, x, y, __builtin_ctz(mask), which);
   } else if (taped) {
     record_op(name, where, {&x}, y, {&x, &y}, [x, y, mask](Gradients& g) {
       const Tensor extreme = detail::reshaped(y, with_ones(x.shape(), mask));

@@ -12,6 +12,7 @@
 #include "reel/ops/elementwise.h"
 #include "reel/ops/index.h"
 #include "reel/ops/logical.h"
+#include "reel/ops/views.h"
 
 namespace reel::detail {
 
@@ -99,11 +100,12 @@ void record_gather(const char* op, SourceLocation where, const Tensor& x, const 
                    const Tensor& index) {
   if (!taping() || !is_floating(x.dtype())) return;
   record_op(op, where, {&x}, y, {&index}, [axis, index](Gradients& g) {
-    if (g.recording()) return g.add(0, scatter_add(zeros(g.shape(0), like(g.dy())), axis, index, g.dy()));
+    const Tensor dy = reshape(g.dy(), index.shape());
+    if (g.recording()) return g.add(0, scatter_add(zeros(g.shape(0), like(dy)), axis, index, dy));
     const auto [dx, fresh] = g.destination(0);
     Ops& ops = backend(dx.device());
     if (fresh) ops.fill(dx.array(), 0);
-    ops.scatter_add(packed(g.dy()).array(), index.array(), axis, dx.array());
+    ops.scatter_add(packed(dy).array(), index.array(), axis, dx.array());
   });
 }
 

@@ -33,7 +33,7 @@ Tensor take_rows(const char* op, const Tensor& x, const Tensor& index, SourceLoc
 /// The reverse: zeros of `shape` with the rows of dy added in ascending order.
 Tensor add_rows(const Tensor& dy, const Tensor& index, const Shape& shape);
 
-/// Puts on the tape that y[.., i, ..] = x[.., index[.., i, ..], ..] along `axis`.
+/// Puts on the tape that y[.., i, ..] = x[.., index[.., i, ..], ..] along `axis`, which y may lack where index has size 1.
 void record_gather(const char* op, SourceLocation where, const Tensor& x, const Tensor& y, int axis,
                    const Tensor& index);
 

@@ -37,6 +37,14 @@ void gather_of(const Bits* x, const Index* index, Bits* y, const Lines& lines) {
 template <class T, class Index>
 void scatter_of(const T* y, const Index* index, T* x, const Lines& lines) {
   const int64_t n = lines.n, inner = lines.inner, step = lines.m * inner;
+  if (inner == 1) {
+    parallel_for(lines.outer, max<int64_t>(kGrain / n, 1), [=](int64_t begin, int64_t end) {
+      for (int64_t o = begin; o < end; ++o) {
+        for (int64_t i = o * n; i < (o + 1) * n; ++i) x[o * step + index[i]] += y[i];
+      }
+    });
+    return;
+  }
   const int64_t columns = even_chunk(inner, max<int64_t>(kGrain / n, 64)), pieces = ceil_div(inner, columns);
   parallel_for(lines.outer * pieces, max<int64_t>(kGrain / (n * columns), 1), [=](int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; ++unit) {

@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kSegmentLeaves = 16;  // 2^k: a segment, which may be a task of its own, is a subtree
 constexpr int64_t kBlock = 32;          // rows gathered side by side: they may share cache lines
 constexpr int64_t kPad = 16;            // elements between gathered rows, lest they all fall into one set of the cache
+constexpr int64_t kFew = 8;             // elements of a row whose extremum needs no vector
 constexpr int64_t kAhead = 4096;  // bytes: masked loads, which the machine does not foresee, are asked for so far ahead
 
 /// Room for the partial result of any op and dtype.
@@ -118,6 +119,7 @@ struct Kernels {
   void (*merge)(const Slot* slots, int64_t count, Slot* to);  // the tree of consecutive subtrees
   void (*finish)(const Slot* slot, int64_t divisor, void* y);
   void (*row)(const void* x, int64_t count, int64_t divisor, void* y);  // all of the above for one segment
+  void (*few)(const void* x, int64_t rows, int64_t count, void* y);     // rows without gaps of few elements, or null
 };
 
 template <class Op, class T>
@@ -159,12 +161,22 @@ struct KernelsOf {
   static void row(const void* x, int64_t count, int64_t divisor, void* y) {
     write(tree(static_cast<const T*>(x), count), divisor, y);
   }
+  /// For ops of which the order does not matter.
+  static void few(const void* x, int64_t rows, int64_t count, void* y) {
+    const T* from = static_cast<const T*>(x);
+    for (int64_t row = 0; row < rows; ++row, from += count) {
+      T value = from[0];
+      for (int64_t i = 1; i < count; ++i) value = Op::combine(value, from[i]);
+      static_cast<T*>(y)[row] = value;
+    }
+  }
 };
 
 Kernels kernels_of(ReduceOp op, DType dtype) {
   return dispatch_reduction(op, dtype, []<class Op, class T>() {
     using K = KernelsOf<Op, T>;
-    return Kernels{Leaves<Op, T>::kLeaf, K::segment, K::merge, K::finish, K::row};
+    constexpr bool any_order = is_one_of<Op, Max, Min>;
+    return Kernels{Leaves<Op, T>::kLeaf, K::segment, K::merge, K::finish, K::row, any_order ? K::few : nullptr};
   });
 }
 
@@ -181,7 +193,9 @@ class Rows {
   void run() {
     const bool dense = r_.reduced.rank == 1 && r_.reduced.inner_stride(0) == 1;
     if (dense && segments_ == 1) {
-      parallel_for(r_.outputs, max<int64_t>(1, kGrain / r_.count), [this](int64_t begin, int64_t end) {
+      const bool few = kernels_.few && r_.count <= kFew && r_.kept.rank == 1 && r_.kept.inner_stride(0) == r_.count;
+      parallel_for(r_.outputs, max<int64_t>(1, kGrain / r_.count), [=, this](int64_t begin, int64_t end) {
+        if (few) return kernels_.few(at(begin * r_.count), end - begin, r_.count, y(begin));
         Cursor<1> cursor(r_.kept, r_.kept.rank, begin);
         const int64_t bytes = r_.count * size_;
         for (int64_t row = begin; row < end; ++row, cursor.next()) {

@@ -1,3 +1,4 @@
+#include "reel/backends/cpu/move_run.h"
 #include "reel/backends/cpu/reduce.h"
 
 // max and min with the place of the first winner; the first NaN wins against everything.
@@ -5,6 +6,9 @@
 namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
+
+constexpr int64_t kTile = 512;  // columns at a time
+constexpr int64_t kFew = 8;     // elements of a row that are compared one after the other, as those of a column
 
 /// Whether x beats the best so far; a NaN that is there already stays.
 template <class Op, class T>
@@ -51,7 +55,7 @@ void which_rows(const Reduction& r, int64_t* which) {
 template <class Op, class T>
 void which_columns(const Reduction& r, int64_t* which) {
   const int64_t columns = r.kept.inner(), stride = r.kept.inner_stride(0), step = r.reduced.inner_stride(0);
-  const int64_t tile = even_chunk(columns, 512), tiles = ceil_div(columns, tile);
+  const int64_t tile = even_chunk(columns, kTile), tiles = ceil_div(columns, tile);
   parallel_for(r.outputs / columns * tiles, max<int64_t>(1, kGrain / (tile * r.count)),
                [&](int64_t begin, int64_t end) {
                  for (int64_t unit = begin; unit < end; ++unit) {
@@ -61,25 +65,25 @@ void which_columns(const Reduction& r, int64_t* which) {
                    const T* x = static_cast<const T*>(r.x) + place.offsets[0] + column * stride;
                    T* best = static_cast<T*>(r.y) + outer * columns + column;
                    int64_t* index = which + outer * columns + column;
-                   for (int64_t j = 0; j < width; ++j) {
-                     best[j] = x[j * stride];
-                     index[j] = 0;
-                   }
-                   for (int64_t i = 1; i < r.count; ++i) {
+                   T gathered[kTile];
+                   for (int64_t i = 0; i < r.count; ++i) {
                      const T* row = x + i * step;
-                     if (stride == 1) {
+                     if (stride != 1) {
+                       move_run(row, stride, gathered, 1, width, sizeof(T));
+                       row = gathered;
+                     }
+                     if (i == 0) {
+                       for (int64_t j = 0; j < width; ++j) {
+                         best[j] = row[j];
+                         index[j] = 0;
+                       }
+                       continue;
+                     }
 #pragma omp simd
-                       for (int64_t j = 0; j < width; ++j) {
-                         const bool wins = beats<Op>(row[j], best[j]);
-                         best[j] = wins ? row[j] : best[j];
-                         index[j] = wins ? i : index[j];
-                       }
-                     } else {
-                       for (int64_t j = 0; j < width; ++j) {
-                         if (!beats<Op>(row[j * stride], best[j])) continue;
-                         best[j] = row[j * stride];
-                         index[j] = i;
-                       }
+                     for (int64_t j = 0; j < width; ++j) {
+                       const bool wins = beats<Op>(row[j], best[j]);
+                       best[j] = wins ? row[j] : best[j];
+                       index[j] = wins ? i : index[j];
                      }
                    }
                  }
@@ -90,7 +94,7 @@ void which_columns(const Reduction& r, int64_t* which) {
 
 void reduce_which(const Reduction& reduction, int64_t* which) {
   dispatch_arithmetic(reduction.dtype, [&]<class T>() {
-    if (reduction.reduced.inner_stride(0) == 1) {
+    if (reduction.reduced.inner_stride(0) == 1 && reduction.count > kFew) {
       which_rows<T>(reduction, which);
     } else if (reduction.op == ReduceOp::max) {
       which_columns<Max, T>(reduction, which);

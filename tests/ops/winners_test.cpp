@@ -13,6 +13,7 @@
 #include "reel/ops/create.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
+#include "reel/ops/unary.h"
 #include "reel/ops/views.h"
 #include "reel/tests/expect.h"
 
@@ -37,6 +38,59 @@ TEST(Argmax, OfAllIsAPlaceInTheOrderOfRows) {
   for (const DType dtype : kIntegers) EXPECT_EQ(argmax(cast(x, dtype)).item<std::int64_t>(), dtype == bool8 ? 0 : 1);
   EXPECT_THROW_WITH(argmax(zeros({0, 3})), ShapeError, "argmax: x must not be empty, got shape [0, 3]",
                     "winners_test.cpp");
+}
+
+// Rows of few elements are compared one after the other, longer ones in vectors.
+TEST(Max, OfShortRowsIsThatOfTheirElements) {
+  for (const DType dtype : {f32, f64, u8, i32, i64})
+    for (std::int64_t n = 1; n <= 10; ++n)
+      for (const std::int64_t rows : {1, 5, 700}) {
+        SCOPED_TRACE(testing::Message() << name_of(dtype) << ' ' << rows << " x " << n);
+        std::vector<double> values(static_cast<std::size_t>(rows * n));
+        for (std::size_t i = 0; i < values.size(); ++i)
+          values[i] = is_floating(dtype) && i % 23 == 22 ? NAN : static_cast<double>(i * i % 11);
+        const Tensor x = cast(from_vector(values, {rows, n}), dtype);
+        std::vector<double> largest, places;
+        for (std::int64_t r = 0; r < rows; ++r) {
+          std::int64_t best = 0;
+          const double* const row = values.data() + r * n;
+          for (std::int64_t j = 1; j < n; ++j)
+            if (row[j] > row[best] || (std::isnan(row[j]) && !std::isnan(row[best]))) best = j;
+          largest.push_back(row[best]);
+          places.push_back(static_cast<double>(best));
+        }
+        const Winners winners = max_which(x, 1);
+        EXPECT_EQ(winners.which.to_vector<double>(), places);
+        for (const Tensor& y : {max(x, 1), amax(x, 1), winners.y, -min(-cast(x, f64), 1)})
+          EXPECT_THAT(y.to_vector<double>(), testing::Pointwise(testing::NanSensitiveDoubleEq(), largest));
+      }
+}
+
+TEST(Max, HasAGradientOfItsShapeWhereThereIsNothing) {
+  for (const Shape& shape : {Shape{3, 0}, Shape{0, 3}, Shape{0, 0}})
+    for (const Keep keep : {Keep::no, Keep::yes}) {
+      const Tensor x = zeros(shape);
+      Tape tape;
+      tape.watch(x);
+      const Tensor y = max(x, 1, keep);
+      EXPECT_EQ(tape.gradient(y, ones_like(y), {x})[0].shape(), shape);
+    }
+}
+
+TEST(Max, GivesTheWholeGradientToTheFirstOfEqualsAndIsDifferentiatedAgain) {
+  const Tensor x = tensor({3, 9, 9, 1, NAN, NAN}, {2, 3}, {.dtype = f64});
+  for (const Keep keep : {Keep::no, Keep::yes}) {
+    Tape outer;
+    outer.watch(x);
+    const Tensor dx = [&] {
+      Tape inner;
+      const Tensor y = max(x, 1, keep);
+      return inner.gradient(y, reshape(tensor({2, 5}, {.dtype = f64}), y.shape()), {x})[0];
+    }();
+    EXPECT_THAT(dx.to_vector<double>(), ElementsAre(0, 2, 0, 0, 5, 0));
+    const Tensor cube = dx * select(x, 1, 1)[0];  // the gradient itself does not depend on x
+    EXPECT_THAT(outer.gradient(cube, ones_like(cube), {x})[0].to_vector<double>(), ElementsAre(0, 7, 0, 0, 0, 0));
+  }
 }
 
 TEST(RaggedWinners, OfIntegersAreThoseOfEachSequence) {
