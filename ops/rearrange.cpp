@@ -1,5 +1,6 @@
 #include "reel/ops/rearrange.h"
 
+#include <algorithm>
 #include <string>
 
 #include "reel/ops/arithmetic.h"
@@ -33,27 +34,16 @@ struct Around {
   }
 };
 
-// Rows of [length, rest], backwards; unrecorded.
-Tensor reversed(const Tensor& x, int axis) {
-  return untaped([&] {
-    const Tensor in_front = contiguous(transpose(x, 0, axis));
-    const std::int64_t n = in_front.shape()[0];
-    const std::int64_t width = n == 0 ? 0 : in_front.size() / n;
-    const Tensor index = n - 1 - arange(n, {.dtype = i64, .device = x.device()});
-    Tensor y = empty_like(in_front);
-    backend(x.device())
-        .take_rows(detail::reshaped(in_front, {n, width}).array(), index.array(),
-                   detail::reshaped(y, {n, width}).array());
-    return transpose(y, 0, axis);
-  });
-}
-
 Tensor flipped(const Tensor& x, std::uint32_t axes, SourceLocation where) {
-  Tensor y = x;
-  for (int i = 0; i < x.rank(); ++i)
-    if ((axes >> i & 1) != 0) y = reversed(y, i);
+  std::int64_t strides[kMaxRank], offset = 0;
+  for (int i = 0; i < x.rank(); ++i) {
+    strides[i] = x.stride(i);
+    if ((axes >> i & 1) == 0 || x.size() == 0) continue;
+    offset += (x.shape()[i] - 1) * strides[i];
+    strides[i] = -strides[i];
+  }
   // A result of its own, in row-major order.
-  y = detail::copied(y, y.dtype());
+  Tensor y = detail::copied(detail::view(x, offset, x.shape(), strides), x.dtype());
   if (taping() && is_floating(x.dtype()))
     record_op("flip", where, {&x}, y, {}, [axes](Gradients& g) { g.add(0, flipped(g.dy(), axes, SourceLocation{})); });
   return y;
@@ -63,8 +53,24 @@ Tensor triangle(const char* op, const Tensor& x, std::int64_t diagonal, bool low
   check::defined(op, "x", x, location);
   if (x.rank() < 2)
     throw ShapeError(std::string(op) + ": x must have shape [..., rows, cols], got " + x.shape().str(), location);
+  const auto rows = x.size(-2), cols = x.size(-1);
+  if (is_floating(x.dtype())) {
+    // How far inside each element is, at least 1 where it is kept; f32 counts as far as these sizes.
+    const bool exact = x.dtype() != f64 && rows + cols < 1 << 23;
+    const Tensor inside = untaped([&] {
+      const TensorOptions options{.dtype = exact ? f32 : f64, .device = x.device()};
+      const Tensor row = unsqueeze(arange(rows, options), 1), col = arange(cols, options);
+      const auto at = static_cast<double>(std::clamp(diagonal, -rows - 1, cols + 1));
+      const Tensor mask = lower ? row - (col - (at + 1)) : (col - (at - 1)) - row;
+      return detail::broadcast_view(cast(mask, x.dtype()), x.shape());
+    });
+    Tensor y = untaped([&] { return detail::relu_mask(x, inside); });
+    if (taping())
+      record_op(op, location, {&x}, y, {}, [inside](Gradients& g) { g.add(0, detail::relu_mask(g.dy(), inside)); });
+    return y;
+  }
   const TensorOptions options{.dtype = i64, .device = x.device()};
-  const Tensor row = unsqueeze(arange(x.size(-2), options), 1), col = arange(x.size(-1), options);
+  const Tensor row = unsqueeze(arange(rows, options), 1), col = arange(cols, options);
   const Tensor kept = lower ? col - row <= diagonal : col - row >= diagonal;
   if (x.dtype() == bool8) return logical_and(kept, x);  // beside a number they would become integers
   return where(kept, x, 0);
@@ -114,14 +120,29 @@ Tensor tile(const Tensor& x, const Shape& repeats, SourceLocation where) {
   for (int i = lead; i < y.rank(); ++i)
     whole[i] = check::times("tile", whole[i], not_negative("tile", "repeats", repeats[i - lead], where), where);
   check::elements("tile", whole, where);
-  for (int i = lead; i < y.rank(); ++i) {
-    const std::int64_t times = repeats[i - lead];
-    if (times == 1) continue;
-    const Around at(y.shape(), i);
-    Shape shape = y.shape();
-    shape[i] = whole[i];
-    y = reshape(y, {at.before, 1, at.length * at.behind});
-    y = reshape(expand(y, {at.before, times, at.length * at.behind}), shape);
+  // Each axis that is repeated has another one in front of it; for three of them at a time there are axes enough.
+  Shape shape = y.shape();
+  for (int i = lead; i < shape.rank();) {
+    std::int64_t before = 1;
+    for (int k = 0; k < i; ++k) before *= shape[k];
+    Shape once{before}, repeated{before};
+    for (int room = 3; i < shape.rank() && (room > 0 || repeats[i - lead] == 1); ++i) {
+      if (repeats[i - lead] != 1) {
+        --room;
+        once.push_back(1);
+        once.push_back(1);
+        repeated.push_back(repeats[i - lead]);
+        repeated.push_back(1);
+      }
+      once[once.rank() - 1] *= shape[i];
+      repeated[repeated.rank() - 1] *= shape[i];
+      shape[i] = whole[i];
+    }
+    for (int k = i; k < shape.rank(); ++k) {
+      once[once.rank() - 1] *= shape[k];
+      repeated[repeated.rank() - 1] *= shape[k];
+    }
+    if (!(once == repeated)) y = reshape(expand(reshape(y, once), repeated), shape);
   }
   return y.is(x) ? clone(x) : y;
 }
@@ -134,8 +155,9 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int axis, Source
   Shape shape = x.shape();
   shape[axis] = check::times("repeat_interleave", shape[axis], repeats, where);
   check::elements("repeat_interleave", shape, where);
+  if (repeats == 1) return clone(x);
   const Tensor apart = reshape(x, {at.before * at.length, 1, at.behind});
-  return clone(reshape(expand(apart, {at.before * at.length, repeats, at.behind}), shape));
+  return reshape(expand(apart, {at.before * at.length, repeats, at.behind}), shape);
 }
 
 Tensor tril(const Tensor& x, std::int64_t diagonal, SourceLocation where) {

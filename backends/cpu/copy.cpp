@@ -38,9 +38,10 @@ Nest<2> nest_in_order_of(const Array& x, const Array& y) {
   return collapse<2>(shape, {x_strides, y_strides});
 }
 
-/// The axis other than the inner one along which x is contiguous, if y is along the inner one and both are long; else -1.
+/// The axis other than the inner one along which x is contiguous, if y is along the inner one, and it is long; else -1. To repeat
+/// one element is better done in runs, unless they are short.
 int transposed_axis(const Nest<2>& nest) {
-  if (nest.inner_stride(1) != 1 || nest.inner_stride(0) == 0 || nest.inner() < 4) return -1;
+  if (nest.inner_stride(1) != 1 || (nest.inner_stride(0) == 0 && nest.inner() >= 32)) return -1;
   for (int axis = 0; axis < nest.rank - 1; ++axis) {
     if (nest.strides[0][axis] == 1 && nest.sizes[axis] >= 4) return axis;
   }

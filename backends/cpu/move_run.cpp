@@ -17,6 +17,8 @@ void move_elements(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t
       return;
     }
     for (int64_t i = 0; i < count; ++i) y[i] = value;
+  } else if (x_stride == -1) {
+    for (int64_t i = 0; i < count; ++i) y[i] = x[-i];
   } else {
     for (int64_t i = 0; i < count; ++i) y[i] = x[i * x_stride];
   }
