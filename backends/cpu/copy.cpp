@@ -1,6 +1,7 @@
 #include "reel/backends/cpu/convert.h"
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/move_run.h"
+#include "reel/backends/cpu/stream.h"
 #include "reel/backends/cpu/transpose.h"
 
 // Copies, by the layout of the two arrays once axes are sorted by y's strides and joined:
@@ -15,7 +16,8 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
-constexpr int64_t kBuffer = 256;  // elements converted at a time
+constexpr int64_t kBuffer = 256;       // elements converted at a time
+constexpr int64_t kStreamedRow = 512;  // bytes, from which on rows are written past the caches
 
 /// The nest of x and y with the axes in the order in which they lie in y.
 Nest<2> nest_in_order_of(const Array& x, const Array& y) {
@@ -81,6 +83,13 @@ void move(const Array& x, const Array& y, const Nest<2>& nest) {
     return;
   }
   const int64_t x_stride = nest.inner_stride(0), y_stride = nest.inner_stride(1);
+  if (x_stride == 1 && y_stride == 1 && nest.inner() * size >= kStreamedRow && y.size * size >= kStreamBytes) {
+    const auto stream_run = [&](const int64_t* offsets, int64_t count) {
+      stream_bytes(x.as<char>() + offsets[0] * size, y.as<char>() + offsets[1] * size, count * size);
+    };
+    for_each_run(nest, 2 * kGrain, stream_run, [] { _mm_sfence(); });
+    return;
+  }
   for_each_run(nest, 2 * kGrain, [&](const int64_t* offsets, int64_t count) {
     move_run(x.as<char>() + offsets[0] * size, x_stride, y.as<char>() + offsets[1] * size, y_stride, count, size);
   });

@@ -196,15 +196,17 @@ struct Cursor {
 };
 
 /// Calls f(offsets, count) for runs along the inner axis, in parallel: `count` (at most about `grain`) elements of operand k
-/// start at element offsets[k] and are nest.inner_stride(k) apart. For work whose result does not depend on the cuts.
-template <int N, class F>
-REEL_INLINE void for_each_run(const Nest<N>& nest, int64_t grain, F&& f) {
+/// start at element offsets[k] and are nest.inner_stride(k) apart; finish() at the end of each task. For work whose result does
+/// not depend on the cuts.
+template <int N, class F, class Finish = Nothing>
+REEL_INLINE void for_each_run(const Nest<N>& nest, int64_t grain, F&& f, Finish finish = {}) {
   const int64_t inner = nest.inner();
   const int64_t rows = nest.rows();
   if (inner == 0 || rows == 0) return;
   if (rows * inner <= grain) {
     Cursor<N> cursor(nest, nest.rank - 1, 0);
     for (int64_t row = 0; row < rows; ++row, cursor.next()) f(cursor.offsets, inner);
+    finish();
     return;
   }
   const int64_t piece = even_chunk(inner, grain);
@@ -222,6 +224,7 @@ REEL_INLINE void for_each_run(const Nest<N>& nest, int64_t grain, F&& f) {
         cursor.next();
       }
     }
+    finish();
   });
 }
 

@@ -1,6 +1,7 @@
 #include "reel/backends/cpu/convert.h"
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/move_run.h"
+#include "reel/backends/cpu/stream.h"
 #include "reel/core/index_error.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
@@ -35,7 +36,13 @@ bool any_outside(const T* index, int64_t begin, int64_t end, std::uint64_t limit
 void copy_bytes(const void* from, void* to, int64_t bytes) {
   const char* source = static_cast<const char*>(from);
   char* target = static_cast<char*>(to);
+  const bool past_caches = bytes >= kStreamBytes;
   parallel_for(bytes, even_chunk(bytes, 8 * kGrain), [&](int64_t begin, int64_t end) {
+    if (past_caches) {
+      stream_bytes(source + begin, target + begin, end - begin);
+      _mm_sfence();
+      return;
+    }
     __builtin_memcpy(target + begin, source + begin, static_cast<std::size_t>(end - begin));
   });
 }

@@ -29,14 +29,6 @@ struct Side {
   }
 };
 
-void stream_bytes(const char* from, char* y, int64_t bytes) {
-  int64_t i = 0;
-  for (; i + kVectorBytes <= bytes; i += kVectorBytes) {
-    stream(reinterpret_cast<float*>(y + i), Vec<float>::load(reinterpret_cast<const float*>(from + i)));
-  }
-  __builtin_memcpy(y + i, from + i, static_cast<std::size_t>(bytes - i));
-}
-
 /// Whether operand k is the same short row again and again while the other input and y have no gaps.
 bool repeats_row(const Nest<3>& nest, int k) {
   const int64_t inner = nest.inner();

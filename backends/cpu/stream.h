@@ -32,6 +32,18 @@ REEL_INLINE void stream(T* p, Vec<T> v) {
 #endif
 }
 
+/// A copy of bytes, past the caches but for what is less than a line at both ends.
+REEL_INLINE void stream_bytes(const char* from, char* to, int64_t bytes) {
+  const auto before = min<int64_t>(bytes, -reinterpret_cast<std::intptr_t>(to) & 63);
+  __builtin_memcpy(to, from, static_cast<std::size_t>(before));
+  int64_t i = before;
+  for (; i + 64 <= bytes; i += 64) {
+    for (int64_t k = 0; k < 64; k += kVectorBytes)
+      stream(reinterpret_cast<float*>(to + i + k), Vec<float>::load(reinterpret_cast<const float*>(from + i + k)));
+  }
+  __builtin_memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
+}
+
 /// Writes a matrix of `size` elements row by row, past the caches where that pays: of whole lines then, or a line would leave
 /// in parts.
 template <class T>
