@@ -7,14 +7,18 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/elementwise.h"
+#include "reel/ops/logical.h"
 #include "reel/ops/offsets.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/statistics.h"
 #include "reel/ops/unary.h"
+#include "reel/ops/unary_op.h"
 
 namespace reel {
 
 namespace {
+
+using detail::Parameters;
 
 void check_pair(const char* op, const char* name, const Tensor& x, const char* other, const Tensor& target,
                 SourceLocation where) {
@@ -43,10 +47,10 @@ Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction, Sourc
 Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, double delta, SourceLocation where) {
   check_pair("huber_loss", "x", x, "target", target, where);
   if (!(delta > 0)) throw Error("huber_loss: delta must be above 0, got " + detail::number_text(delta), where);
-  // With near = r up to delta, both branches are near (r - near / 2), and the derivative is `near`.
-  const Tensor r = x - target;
-  const Tensor near = clamp(r, -delta, delta);
-  return reduced(near * (r - 0.5 * near), reduction);
+  static constexpr detail::Parametric f{ParametricOp::huber, "huber_loss", [](const Tensor& r, const Parameters& p) {
+                                          return untaped([&] { return cast(abs(r) <= p[0], r.dtype()); });
+                                        }};
+  return reduced(detail::parametric(f, x - target, {delta}, where), reduction);
 }
 
 Tensor bce_with_logits(const Tensor& logits, const Tensor& target, Reduction reduction, SourceLocation where) {

@@ -62,7 +62,8 @@ namespace reel {
   X(clipped_linear, ClippedLinear) \
   X(leaky_relu, LeakyRelu)         \
   X(elu, Elu)                      \
-  X(clamp, Clamp)
+  X(clamp, Clamp)                  \
+  X(huber, Huber)
 
 #define REEL_NAME(name, Struct) name,
 enum class UnaryOp : std::uint8_t { REEL_UNARY_OPS(REEL_NAME) };

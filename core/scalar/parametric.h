@@ -63,4 +63,20 @@ struct Clamp {
   }
 };
 
+/// Huber's loss of a residual x: x^2 / 2 for |x| <= delta, else delta (|x| - delta / 2); p = {delta}. With x within the bounds as
+/// `near`, both are near (x - near / 2), and the derivative is `near`.
+struct Huber {
+  static constexpr int count = 1;
+  template <class T>
+  REEL_SCALAR static T forward(T x, const T* p) {
+    const T near = derivative(x, p);
+    return near * (x - near * T(0.5));
+  }
+  template <class T>
+  REEL_SCALAR static T derivative(T x, const T* p) {
+    const T above = x < -p[0] ? -p[0] : x;
+    return above > p[0] ? p[0] : above;
+  }
+};
+
 }  // namespace reel::scalar
