@@ -119,7 +119,8 @@ struct Kernels {
   void (*merge)(const Slot* slots, int64_t count, Slot* to);  // the tree of consecutive subtrees
   void (*finish)(const Slot* slot, int64_t divisor, void* y);
   void (*row)(const void* x, int64_t count, int64_t divisor, void* y);  // all of the above for one segment
-  void (*few)(const void* x, int64_t rows, int64_t count, void* y);     // rows without gaps of few elements, or null
+  int64_t most;                                                         // elements of rows that need no vector
+  void (*few)(const void* x, int64_t rows, int64_t count, int64_t divisor, void* y);  // such rows, without gaps
 };
 
 template <class Op, class T>
@@ -161,13 +162,23 @@ struct KernelsOf {
   static void row(const void* x, int64_t count, int64_t divisor, void* y) {
     write(tree(static_cast<const T*>(x), count), divisor, y);
   }
-  /// For ops of which the order does not matter.
-  static void few(const void* x, int64_t rows, int64_t count, void* y) {
+  static constexpr bool kAnyOrder = std::is_integral_v<T> || is_one_of<Op, Max, Min>;
+
+  /// In any order, or in that in which the lanes of a vector are combined: those two apart, then neighbours.
+  static void few(const void* x, int64_t rows, int64_t count, int64_t divisor, void* y) {
     const T* from = static_cast<const T*>(x);
+    T* to = static_cast<T*>(y);
     for (int64_t row = 0; row < rows; ++row, from += count) {
-      T value = from[0];
-      for (int64_t i = 1; i < count; ++i) value = Op::combine(value, from[i]);
-      static_cast<T*>(y)[row] = value;
+      T value = Op::combine(Op::template identity<T>(), from[0]);
+      if constexpr (kAnyOrder) {
+        for (int64_t i = 1; i < count; ++i) value = Op::combine(value, from[i]);
+      } else {
+        T other = count > 1 ? from[1] : Op::template identity<T>();
+        if (count > 2) value = Op::combine(value, from[2]);
+        if (count > 3) other = Op::combine(other, from[3]);
+        value = Op::combine(value, other);
+      }
+      to[row] = divisor == 1 ? value : static_cast<T>(value / static_cast<T>(divisor));
     }
   }
 };
@@ -175,8 +186,7 @@ struct KernelsOf {
 Kernels kernels_of(ReduceOp op, DType dtype) {
   return dispatch_reduction(op, dtype, []<class Op, class T>() {
     using K = KernelsOf<Op, T>;
-    constexpr bool any_order = is_one_of<Op, Max, Min>;
-    return Kernels{Leaves<Op, T>::kLeaf, K::segment, K::merge, K::finish, K::row, any_order ? K::few : nullptr};
+    return Kernels{Leaves<Op, T>::kLeaf, K::segment, K::merge, K::finish, K::row, K::kAnyOrder ? 8 : 4, K::few};
   });
 }
 
@@ -193,9 +203,9 @@ class Rows {
   void run() {
     const bool dense = r_.reduced.rank == 1 && r_.reduced.inner_stride(0) == 1;
     if (dense && segments_ == 1) {
-      const bool few = kernels_.few && r_.count <= kFew && r_.kept.rank == 1 && r_.kept.inner_stride(0) == r_.count;
+      const bool few = r_.count <= kernels_.most && r_.kept.rank == 1 && r_.kept.inner_stride(0) == r_.count;
       parallel_for(r_.outputs, max<int64_t>(1, kGrain / r_.count), [=, this](int64_t begin, int64_t end) {
-        if (few) return kernels_.few(at(begin * r_.count), end - begin, r_.count, y(begin));
+        if (few) return kernels_.few(at(begin * r_.count), end - begin, r_.count, divisor_, y(begin));
         Cursor<1> cursor(r_.kept, r_.kept.rank, begin);
         const int64_t bytes = r_.count * size_;
         for (int64_t row = begin; row < end; ++row, cursor.next()) {
@@ -301,6 +311,7 @@ void reduce_dense_rows(ReduceOp op, DType dtype, const void* x, int64_t rows, in
   const Kernels kernels = kernels_of(op, dtype);
   const auto size = static_cast<int64_t>(size_of(dtype));
   const int64_t divisor = op == ReduceOp::mean ? count : 1;
+  if (count <= kernels.most) return kernels.few(x, rows, count, divisor, y);
   for (int64_t row = 0; row < rows; ++row) {
     kernels.row(static_cast<const char*>(x) + row * count * size, count, divisor, static_cast<char*>(y) + row * size);
   }

@@ -195,18 +195,30 @@ TYPED_TEST(ReduceFloating, ARowAloneGivesTheBitsThatItGivesInABatch) {
 }
 
 TYPED_TEST(ReduceFloating, BitsDoNotDependOnTheLayoutWhenOneAxisIsReduced) {
-  for (const Shape& shape : {Shape{300, 70}, Shape{7, 9000}, Shape{20, 30, 40}}) {
+  for (const Shape& shape : {Shape{300, 70}, Shape{7, 9000}, Shape{20, 30, 40}, Shape{700, 1}, Shape{700, 2},
+                             Shape{700, 3}, Shape{20000, 3}, Shape{700, 4}, Shape{20000, 4}, Shape{700, 5}}) {
     for (unsigned axes : {1u, 2u}) {
       const auto x = random_array<TypeParam>(shape, 32);
-      TestArray<TypeParam> expected(reduced(shape, axes));
-      cpu().reduce(ReduceOp::sum, x, expected, nullptr);
-      for (Layout layout : kOutputLayouts) {
-        TestArray<TypeParam> other(shape, layout), y(reduced(shape, axes));
-        for (std::int64_t i = 0; i < x.size(); ++i) other.set(i, x[i]);
-        cpu().reduce(ReduceOp::sum, other, y, nullptr);
-        EXPECT_TRUE(same_bits(expected, y)) << shape.str() << " axes " << axes << " layout " << int(layout);
+      for (ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::prod}) {
+        TestArray<TypeParam> expected(reduced(shape, axes));
+        cpu().reduce(op, x, expected, nullptr);
+        for (Layout layout : kOutputLayouts) {
+          TestArray<TypeParam> other(shape, layout), y(reduced(shape, axes));
+          for (std::int64_t i = 0; i < x.size(); ++i) other.set(i, x[i]);
+          cpu().reduce(op, other, y, nullptr);
+          EXPECT_TRUE(same_bits(expected, y)) << shape.str() << " axes " << axes << " layout " << int(layout);
+        }
       }
     }
+  }
+}
+
+TYPED_TEST(ReduceFloating, ZerosOfNegativeSignAddUpToZero) {
+  for (std::int64_t n = 1; n <= 9; ++n) {
+    TestArray<TypeParam> x(Shape{3, n}), y(Shape{3, 1});
+    for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, TypeParam(-0.0));
+    cpu().reduce(ReduceOp::sum, x, y, nullptr);
+    EXPECT_FALSE(std::signbit(y[0])) << n;
   }
 }
 
