@@ -109,7 +109,8 @@ struct Tree {
     for (int64_t merges = pushed++; merges & 1; merges >>= 1) value = Op::combine(levels[--top], value);
     levels[top++] = value;
   }
-  REEL_INLINE Partial total() {
+  /// (Not inlined: g++ makes much of the loop.)
+  __attribute__((noinline)) Partial total() {
     Partial value = levels[--top];
     while (top > 0) value = Op::combine(levels[--top], value);
     return value;

@@ -48,6 +48,13 @@ void combine_rows(void* older, const void* newer, int64_t width) {
   for (int64_t j = 0; j < width; ++j) y[j] = Op::combine(y[j], x[j]);
 }
 
+/// y[j] = x[2 j] with x[2 j + 1]. y may begin where x does: reads run ahead. (Once per type: inlined it would be there for each size.)
+template <class Op, class T>
+__attribute__((noinline)) void combine_neighbours(const T* x, T* y, int64_t count) {
+#pragma omp simd
+  for (int64_t j = 0; j < count; ++j) y[j] = Op::combine(x[2 * j], x[2 * j + 1]);
+}
+
 /// The tree of a single column without gaps, without tiles: y[0] of x[0 .. count - 1].
 template <class Op, class T>
 void combine_column(const void* from, int64_t count, void* to) {
@@ -58,23 +65,20 @@ void combine_column(const void* from, int64_t count, void* to) {
     T pairs[kBlock / 2];
     const T* source = x + i;
     for (int64_t half = kBlock / 2; half > 0; half /= 2) {
-#pragma omp simd
-      for (int64_t j = 0; j < half; ++j) pairs[j] = Op::combine(source[2 * j], source[2 * j + 1]);  // reads run ahead
+      combine_neighbours<Op>(source, pairs, half);
       source = pairs;
     }
     blocks.push(pairs[0]);
   }
   if (i < count) {
+    T rest[kBlock];
+    const int64_t left = count - i, padded = ceil_div(left, kGroup) * kGroup;
+    const T identity = Op::template identity<T>();
+    move_run(x + i, 1, rest, 1, left, sizeof(T));
+    move_run(&identity, 0, rest + left, 1, padded - left, sizeof(T));
+    for (int64_t merged = 2; merged <= kGroup; merged *= 2) combine_neighbours<Op>(rest, rest, padded / merged);
     Tree<Op, T> groups;
-    for (; i < count; i += kGroup) {
-      T rows[kGroup];
-      for (int64_t k = 0; k < kGroup; ++k) rows[k] = i + k < count ? x[i + k] : Op::template identity<T>();
-      const void* pointers[kGroup];
-      for (int64_t k = 0; k < kGroup; ++k) pointers[k] = rows + k;
-      T group;
-      combine_group<Op, T, false>(pointers, &group, 1);
-      groups.push(group);
-    }
+    for (int64_t k = 0; k < padded / kGroup; ++k) groups.push(rest[k]);
     blocks.push(groups.total());
   }
   *static_cast<T*>(to) = blocks.total();

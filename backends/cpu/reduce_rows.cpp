@@ -162,7 +162,7 @@ struct KernelsOf {
   static void row(const void* x, int64_t count, int64_t divisor, void* y) {
     write(tree(static_cast<const T*>(x), count), divisor, y);
   }
-  static constexpr bool kAnyOrder = std::is_integral_v<T> || is_one_of<Op, Max, Min>;
+  static constexpr bool kAnyOrder = is_one_of<Op, Max, Min>;
 
   /// In any order, or in that in which the lanes of a vector are combined: those two apart, then neighbours.
   static void few(const void* x, int64_t rows, int64_t count, int64_t divisor, void* y) {
@@ -186,7 +186,12 @@ struct KernelsOf {
 Kernels kernels_of(ReduceOp op, DType dtype) {
   return dispatch_reduction(op, dtype, []<class Op, class T>() {
     using K = KernelsOf<Op, T>;
-    return Kernels{Leaves<Op, T>::kLeaf, K::segment, K::merge, K::finish, K::row, K::kAnyOrder ? 8 : 4, K::few};
+    Kernels kernels{Leaves<Op, T>::kLeaf, K::segment, K::merge, K::finish, K::row, 0, nullptr};
+    if constexpr (!std::is_integral_v<T>) {
+      kernels.most = K::kAnyOrder ? 8 : 4;
+      kernels.few = K::few;
+    }
+    return kernels;
   });
 }
 

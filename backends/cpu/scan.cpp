@@ -64,16 +64,20 @@ struct States {
   }
 
   /// `columns` columns of `rows` rows of walk.width elements.
-  void advance_over(const Walk& walk, const Recurrence<T>& recurrence, T* y, int64_t rows, int64_t columns) {
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t row = (walk.reverse ? rows - 1 - i : i) * walk.width;
+  __attribute__((noinline)) void advance_over(const Walk& walk, const Recurrence<T>& recurrence, T* y, int64_t rows,
+                                              int64_t columns) {
+    const int64_t step = walk.reverse ? -walk.width : walk.width;
+    const bool exclusive = walk.exclusive;
+    int64_t row = walk.reverse ? (rows - 1) * walk.width : 0;
+    for (int64_t i = 0; i < rows; ++i, row += step) {
       const T* const factor = recurrence.factor == nullptr ? ones : recurrence.factor + row;
       const T* const x = recurrence.x == nullptr ? zeros : recurrence.x + row;
+      T* const to = y + row;
 #pragma omp simd
       for (int64_t j = 0; j < columns; ++j) {
-        const State before = state[j];
-        state[j] = advance(static_cast<State>(factor[j]), before, static_cast<State>(x[j]));
-        y[row + j] = static_cast<T>(walk.exclusive ? before : state[j]);
+        const State before = state[j], after = advance(static_cast<State>(factor[j]), before, static_cast<State>(x[j]));
+        state[j] = after;
+        to[j] = static_cast<T>(exclusive ? before : after);
       }
     }
   }
@@ -142,16 +146,16 @@ void dispatch_scan(DType dtype, F f) {
   dispatch_floating(dtype, f);
 }
 
-/// Blocks of rows, block b from row first(b) to first(b + 1), `total` rows in all.
-template <class First>
-void scan_blocks(ScanOp op, const Array& x, const Array* factor, const Walk& walk, int64_t blocks, int64_t total,
-                 First first, const Array& y) {
+/// Blocks of rows, block b from row offsets[b] to offsets[b + 1], or of `length` rows where offsets is null.
+void scan_blocks(ScanOp op, const Array& x, const Array* factor, const Walk& walk, int64_t blocks,
+                 const int64_t* offsets, int64_t length, const Array& y) {
   if (y.size == 0) return;
   dispatch_scan(x.dtype, [&]<class T>() {
     const Recurrence<T> recurrence = recurrence_of<T>(op, x, factor);
     T* const to = y.as<T>();
     const int64_t piece = even_chunk(walk.width, kColumns), pieces = ceil_div(walk.width, piece);
-    const int64_t rows = max<int64_t>(1, total / blocks);  // of a block on average
+    const int64_t rows = max<int64_t>(1, length);  // of a block, or on average
+    const auto first = [=](int64_t block) { return offsets == nullptr ? block * length : offsets[block]; };
     parallel_for(blocks * pieces, max<int64_t>(1, kGrain / (rows * piece)), [&](int64_t begin, int64_t end) {
       for (int64_t unit = begin; unit < end; ++unit) {
         const int64_t block = unit / pieces, column = unit % pieces * piece, row = first(block);
@@ -189,17 +193,13 @@ void CpuOps::scan(ScanOp op, const Array& x, const Array* factor, int axis, bool
     });
     return;
   }
-  scan_blocks(
-      op, x, factor, {width, reverse, exclusive}, blocks, blocks * length,
-      [=](int64_t block) { return block * length; }, y);
+  scan_blocks(op, x, factor, {width, reverse, exclusive}, blocks, nullptr, length, y);
 }
 
 void CpuOps::segment_scan(ScanOp op, const Array& x, const Array* factor, const Segments& segments, bool reverse,
                           bool exclusive, const Array& y) {
-  const int64_t* const offsets = segments.offsets;
-  scan_blocks(
-      op, x, factor, {x.shape.back(), reverse, exclusive}, segments.count, segments.total,
-      [=](int64_t segment) { return offsets[segment]; }, y);
+  const int64_t length = segments.total / max<int64_t>(1, segments.count);
+  scan_blocks(op, x, factor, {x.shape.back(), reverse, exclusive}, segments.count, segments.offsets, length, y);
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

@@ -4,6 +4,7 @@
 // there is, and how the lines are cut among threads cannot show.
 
 #include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/move_run.h"
 #include "reel/backends/cpu/segments.h"
 #include "reel/core/scratch.h"
 
@@ -52,7 +53,8 @@ constexpr int64_t kKeys = 64;  // made and compared at a time
 
 /// The first k <= kFew of n elements that are `step` apart, in order; k <= n.
 template <class Key>
-void select_few(const Key* x, int64_t n, int64_t k, int64_t step, Order order, Pair<Key>* first) {
+__attribute__((noinline)) void select_few(const Key* x, int64_t n, int64_t k, int64_t step, Order order,
+                                          Pair<Key>* first) {
   for (int64_t i = 0; i < k; ++i) first[i] = {key_of(x[i * step], order), i};
   insertion_sort(first, k);
   for (int64_t begin = k; begin < n; begin += kKeys) {
@@ -60,16 +62,10 @@ void select_few(const Key* x, int64_t n, int64_t k, int64_t step, Order order, P
     Key keys[kKeys];
     const Key last = first[k - 1].key;
     int some = 0;
-    if (step == 1) {
-      for (int64_t i = 0; i < count; ++i) {
-        keys[i] = key_of(x[begin + i], order);
-        some |= keys[i] < last;
-      }
-    } else {
-      for (int64_t i = 0; i < count; ++i) {
-        keys[i] = key_of(x[(begin + i) * step], order);
-        some |= keys[i] < last;
-      }
+    move_run(x + begin * step, step, keys, 1, count, sizeof(Key));
+    for (int64_t i = 0; i < count; ++i) {
+      keys[i] = key_of(keys[i], order);
+      some |= keys[i] < last;
     }
     for (int64_t i = 0; some && i < count; ++i) {
       if (keys[i] >= first[k - 1].key) continue;
