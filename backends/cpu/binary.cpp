@@ -33,7 +33,7 @@ REEL_INLINE auto apply(T a, T b) {
 }
 
 template <class Op, class T, bool fixed_a, bool fixed_b>
-void run(const void* a, const void* b, void* y, int64_t count) {
+__attribute__((noinline)) void run(const void* a, const void* b, void* y, int64_t count) {
   using Result = decltype(Op::forward(T(), T()));
   const T* from_a = static_cast<const T*>(a);
   const T* from_b = static_cast<const T*>(b);

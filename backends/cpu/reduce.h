@@ -109,11 +109,9 @@ struct Tree {
     for (int64_t merges = pushed++; merges & 1; merges >>= 1) value = Op::combine(levels[--top], value);
     levels[top++] = value;
   }
-  /// (Not inlined: g++ makes much of the loop.)
-  __attribute__((noinline)) Partial total() {
-    Partial value = levels[--top];
-    while (top > 0) value = Op::combine(levels[--top], value);
-    return value;
+  REEL_INLINE Partial total() {
+    for (; top > 1; --top) levels[top - 2] = Op::combine(levels[top - 2], levels[top - 1]);
+    return levels[0];
   }
 };
 
