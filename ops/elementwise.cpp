@@ -90,9 +90,27 @@ std::int64_t within(Scalar bound, DType dtype) {
 
 // --- logaddexp --------------------------------------------------------------------------------------------------------
 
-// a - b, and 0 where both are the same infinity: `apart` is 0 there.
-Tensor difference(const Tensor& a, const Tensor& b, const Tensor& apart) {
-  return relu_mask(a, apart) - relu_mask(b, apart);
+Tensor summed_to(const Tensor& dx, const Shape& shape) { return dx.shape() == shape ? dx : detail::sum_to(dx, shape); }
+
+// y = f(a, b), unrecorded.
+Tensor computed(BinaryOp op, const Tensor& a, const Tensor& b) {
+  const Shape shape = check::broadcast("logaddexp", a.shape(), b.shape(), SourceLocation{});
+  Tensor y = empty(shape, {.dtype = a.dtype(), .device = a.device()});
+  const Tensor left = detail::broadcast_view(a, shape), right = detail::broadcast_view(b, shape);
+  backend(a.device()).binary(op, {.array = &left.array()}, {.array = &right.array()}, y.array());
+  return y;
+}
+
+// The derivative of logaddexp(a, b) by a, recorded.
+Tensor logaddexp_slope(const Tensor& a, const Tensor& b) {
+  Tensor y = computed(BinaryOp::logaddexp_slope, a, b);
+  if (taping())
+    record_op("logaddexp_slope", SourceLocation{}, {&a, &b}, y, {&a, &b}, [a, b](Gradients& g) {
+      const Tensor da = g.dy() * logaddexp_slope(a, b) * logaddexp_slope(b, a);
+      if (g.needs(0)) g.add(0, summed_to(da, g.shape(0)));
+      if (g.needs(1)) g.add(1, summed_to(neg(da), g.shape(1)));
+    });
+  return y;
 }
 
 Tensor logaddexp_of(const Arg& a, const Arg& b) { return logaddexp(a.tensor(), b.tensor(), a.where()); }
@@ -152,8 +170,6 @@ Tensor polygamma_of(int n, const Tensor& x) {
   return where(x >= 0, sum, std::numeric_limits<double>::quiet_NaN());
 }
 
-Tensor summed_to(const Tensor& dx, const Shape& shape) { return dx.shape() == shape ? dx : detail::sum_to(dx, shape); }
-
 }  // namespace
 
 Tensor clamp(const Tensor& x, Scalar low, Scalar high, SourceLocation where) {
@@ -188,18 +204,11 @@ Tensor logaddexp(const Tensor& a, const Tensor& b, SourceLocation where) {
   check::floating("logaddexp", "a", a, where);
   check::like("logaddexp", "b", b, "a", a, where);
   check::broadcast("logaddexp", a.shape(), b.shape(), where);
-  Tensor apart;
-  Tensor y = untaped([&] {
-    const DType dtype = a.dtype();
-    apart = 1 - cast(a == b, dtype) * cast(abs(a) == kInfinity, dtype);
-    return maximum(a, b) + log1p(exp(-abs(difference(a, b, apart))));
-  });
+  Tensor y = computed(BinaryOp::logaddexp, a, b);
   if (taping())
-    record_op("logaddexp", where, {&a, &b}, y, {&a, &b, &y}, [a, b, y, apart](Gradients& g) {
-      const Tensor some = untaped([&] { return cast(y != -kInfinity, y.dtype()); });
-      const Tensor d = difference(a, b, apart);
-      if (g.needs(0)) g.add(0, summed_to(relu_mask(g.dy() * sigmoid(d), some), g.shape(0)));
-      if (g.needs(1)) g.add(1, summed_to(relu_mask(g.dy() * sigmoid(-d), some), g.shape(1)));
+    record_op("logaddexp", where, {&a, &b}, y, {&a, &b}, [a, b](Gradients& g) {
+      if (g.needs(0)) g.add(0, summed_to(g.dy() * logaddexp_slope(a, b), g.shape(0)));
+      if (g.needs(1)) g.add(1, summed_to(g.dy() * logaddexp_slope(b, a), g.shape(1)));
     });
   return y;
 }

@@ -18,7 +18,10 @@ namespace reel {
 
 namespace {
 
+using detail::Gradients;
 using detail::Parameters;
+using detail::record_op;
+using detail::taping;
 
 void check_pair(const char* op, const char* name, const Tensor& x, const char* other, const Tensor& target,
                 SourceLocation where) {
@@ -30,6 +33,24 @@ void check_pair(const char* op, const char* name, const Tensor& x, const char* o
 Tensor reduced(const Tensor& losses, Reduction reduction) {
   if (reduction == Reduction::none) return losses;
   return reduction == Reduction::sum ? sum(losses) : mean(losses);
+}
+
+// y = f(x, target), unrecorded.
+Tensor computed(BinaryOp op, const Tensor& x, const Tensor& target) {
+  Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  backend(x.device()).binary(op, {.array = &x.array()}, {.array = &target.array()}, y.array());
+  return y;
+}
+
+// The derivative of binary cross entropy by the logits, recorded; its own are sigmoid(x) sigmoid(-x) and -1.
+Tensor bce_slope(const Tensor& x, const Tensor& target) {
+  Tensor y = computed(BinaryOp::bce_slope, x, target);
+  if (taping())
+    record_op("bce_slope", SourceLocation{}, {&x, &target}, y, {&x}, [x](Gradients& g) {
+      if (g.needs(0)) g.add(0, g.dy() * (sigmoid(x) * sigmoid(-x)));
+      if (g.needs(1)) g.add(1, neg(g.dy()));
+    });
+  return y;
 }
 
 }  // namespace
@@ -55,8 +76,13 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, do
 
 Tensor bce_with_logits(const Tensor& logits, const Tensor& target, Reduction reduction, SourceLocation where) {
   check_pair("bce_with_logits", "logits", logits, "target", target, where);
-  // Two sums without cancellation: softplus(x) - target x would lose all digits for large x.
-  return reduced(target * softplus(-logits) + (1 - target) * softplus(logits), reduction);
+  const Tensor losses = computed(BinaryOp::bce, logits, target);
+  if (taping())
+    record_op("bce_with_logits", where, {&logits, &target}, losses, {&logits, &target}, [logits, target](Gradients& g) {
+      if (g.needs(0)) g.add(0, g.dy() * bce_slope(logits, target));
+      if (g.needs(1)) g.add(1, neg(g.dy() * logits));
+    });
+  return reduced(losses, reduction);
 }
 
 Tensor kl_div(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {

@@ -44,7 +44,7 @@ __attribute__((noinline)) void run(const void* a, const void* b, void* y, int64_
   };
   if (fixed_a) from_a = from_b;  // from here on any array
   if (fixed_b) from_b = from_a;
-  if constexpr (std::is_same_v<Op, scalar::Pow> && std::is_floating_point_v<T>) {
+  if constexpr ((std::is_same_v<Op, scalar::Pow> || scalar::kOfFractions<Op>)&&std::is_floating_point_v<T>) {
     long_formula(count, from_a, from_b, to, op);
   } else if constexpr (std::is_integral_v<T> && std::is_same_v<Op, scalar::Div>) {
     for (int64_t i = 0; i < count; ++i) to[i] = op(from_a[i], from_b[i]);  // no vectors divide integers
@@ -78,7 +78,7 @@ __attribute__((noinline)) void run_copies(Run run, const void* number, bool firs
 /// is made into branches, and the loop is not vectorised.)
 template <class Op, class T>
 inline constexpr bool kSeldomWithNumber =
-    is_one_of<Op, scalar::Pow, scalar::ReluMask> ||
+    is_one_of<Op, scalar::Pow, scalar::ReluMask> || scalar::kOfFractions<Op> ||
     (std::is_integral_v<T> && (sizeof(T) == 1 || is_one_of<Op, scalar::Maximum, scalar::Minimum, scalar::Div>));
 
 /// The loop for a plain number there.
@@ -90,10 +90,12 @@ void with_copies(const void* a, const void* b, void* y, int64_t count) {
 
 template <class Op, class T>
 constexpr Runs runs_of() {
-  // Of the bytes, where 0 and 1 give 0 or 1 and it pays: g++ makes no vectors of `bool`.
-  if constexpr (std::is_same_v<T, bool> &&
-                (std::is_same_v<decltype(Op::forward(0, 0)), bool> ||
-                 is_one_of<Op, scalar::Maximum, scalar::Minimum, scalar::Mul, scalar::ReluMask>)) {
+  // bool8 as bytes, where 0 and 1 give 0 or 1 and it pays: g++ makes no vectors of `bool`.
+  if constexpr (scalar::kOfFractions<Op> && std::is_integral_v<T>) {
+    return {};
+  } else if constexpr (std::is_same_v<T, bool> &&
+                       (std::is_same_v<decltype(Op::forward(0, 0)), bool> ||
+                        is_one_of<Op, scalar::Maximum, scalar::Minimum, scalar::Mul, scalar::ReluMask>)) {
     return runs_of<Op, std::uint8_t>();
   } else if constexpr (is_one_of<Op, scalar::Greater, scalar::GreaterEqual>) {
     using Other = std::conditional_t<std::is_same_v<Op, scalar::Greater>, scalar::Less, scalar::LessEqual>;

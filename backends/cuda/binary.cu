@@ -39,6 +39,10 @@ REEL_DEVICE auto apply(T a, T b) {
   }
 }
 
+/// Integers are of no use to some formulas.
+template <class Op, class T>
+inline constexpr bool kTakes = !(scalar::kOfFractions<Op> && std::is_integral_v<T>);
+
 /// f.template operator()<Op>() for the formula of an op.
 #define REEL_CASE(name, Struct) \
   case BinaryOp::name:          \
@@ -91,8 +95,9 @@ __global__ void binary_strided(BinaryOp op, Side<T> a, Side<T> b, void* y, const
     from[s] = {a.template at<n>(at[0], walk.strides[0][0] != 0), b.template at<n>(at[1], walk.strides[1][0] != 0)};
     to[s] = at[2];
   });
-  dispatch(op,
-           [&]<class Op>() { for_each_step<kMapSteps>(walk, [&](int s) { write_result<Op>(y, to[s], from[s]); }); });
+  dispatch(op, [&]<class Op>() {
+    if constexpr (kTakes<Op, T>) for_each_step<kMapSteps>(walk, [&](int s) { write_result<Op>(y, to[s], from[s]); });
+  });
 }
 
 template <class T>
@@ -109,8 +114,12 @@ REEL_DEVICE TilePart<T> read_tile(const Side<T>& side, const Tiling<3>& tiling, 
   return part;
 }
 
-/// Powers need too many registers to be unrolled over a tile.
-constexpr bool can_turn(BinaryOp op) { return op != BinaryOp::pow; }
+/// Long formulas need too many registers to be unrolled over a tile.
+template <class Op>
+inline constexpr bool kTurns = !std::is_same_v<Op, scalar::Pow> && !scalar::kOfFractions<Op>;
+#define REEL_TURNS(name, Struct) kTurns<scalar::Struct>,
+inline constexpr bool kCanTurn[] = {REEL_BINARY_OPS(REEL_TURNS)};
+#undef REEL_TURNS
 
 /// A tile per block.
 template <class T>
@@ -126,7 +135,7 @@ __global__ void __launch_bounds__(kTileThreads, resident_blocks(kTileThreads, si
     if (tiling.turned[0]) turn(from_a, tile);
     if (tiling.turned[1]) turn(from_b, tile);
     dispatch(op, [&]<class Op>() {
-      if constexpr (!std::is_same_v<Op, scalar::Pow>) {
+      if constexpr (kTurns<Op>) {
         auto* const to = static_cast<ResultOf<Op, T>*>(y);
         for_each_of_tile<T>(tiling, 2, false, corner.row, corner.col,
                             [&](int s, int64_t offset) { to[at[2] + offset] = apply<Op>(from_a.v[s], from_b.v[s]); });
@@ -149,7 +158,15 @@ device::Side<T> side_of(const Operand& operand) {
 template <class T>
 using PackedKernel = void (*)(device::Side<T>, device::Side<T>, void*, Units<T>);
 
-#define REEL_KERNEL(name, Struct) &device::binary_packed<scalar::Struct, T>,
+template <class Op, class T>
+constexpr PackedKernel<T> packed_kernel() {
+  if constexpr (device::kTakes<Op, T>) {
+    return &device::binary_packed<Op, T>;
+  } else {
+    return nullptr;
+  }
+}
+#define REEL_KERNEL(name, Struct) packed_kernel<scalar::Struct, T>(),
 template <class T>
 constexpr PackedKernel<T> kPacked[] = {REEL_BINARY_OPS(REEL_KERNEL)};
 #undef REEL_KERNEL
@@ -164,7 +181,7 @@ const int64_t* strides_of(const Operand& operand) {
 template <class T>
 void strided(const Context& context, BinaryOp op, const device::Side<T>& a, const device::Side<T>& b, void* y,
              std::size_t result_size, const Nest<3>& nest) {
-  if (const int axis = turned_axis(nest); axis >= 0 && device::can_turn(op)) {
+  if (const int axis = turned_axis(nest); axis >= 0 && device::kCanTurn[static_cast<int>(op)]) {
     const Tiling<3> tiling = tiling_of(nest, axis, kTile<T>);
     launch(context, "binary", tile_grid<T>(tiling), &device::binary_turned<T>, op, a, b, y, tiling);
     return;

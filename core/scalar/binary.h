@@ -78,6 +78,46 @@ struct ReluMask {
   }
 };
 
+/// log(e^a + e^b) = max(a, b) + log(1 + e^-|a - b|). Of fractions alone.
+struct Logaddexp {
+  template <class T>
+  REEL_SCALAR static T forward(T a, T b) {
+    return Maximum::forward(a, b) + softplus(a == b ? T(0) : -abs(a - b));  // equal infinities too
+  }
+};
+
+/// Its derivative by a, sigmoid(a - b): half of it belongs to either of two equal infinities, nothing where the sum itself is
+/// nothing. Of fractions alone.
+struct LogaddexpSlope {
+  template <class T>
+  REEL_SCALAR static T forward(T a, T b) {
+    const T half = b == -infinity<T>() ? T(0) : T(0.5);
+    const T slope = sigmoid(a - b);
+    return a == b ? half : slope;
+  }
+};
+
+/// Binary cross entropy of a logit x with a target t: t log(1 + e^-x) + (1 - t) log(1 + e^x), of which what both logarithms have in
+/// common is taken once, and the rest has no cancellation. Of fractions alone.
+struct Bce {
+  template <class T>
+  REEL_SCALAR static T forward(T x, T t) {
+    const T factor = x > T(0) ? T(1) - t : -t;
+    return fma(factor, x, softplus(-abs(x)));
+  }
+};
+
+/// Its derivative by x, (1 - t) sigmoid(x) - t sigmoid(-x), both of one e^-|x|. Of fractions alone.
+struct BceSlope {
+  template <class T>
+  REEL_SCALAR static T forward(T x, T t) {
+    const T e = bounded_exp(falling_exponent(abs(x)));
+    const T large = T(1) / (T(1) + e), small = e * large;
+    const T right = x > T(0) ? large : small, left = x > T(0) ? small : large;
+    return fma(T(1) - t, right, -t * left);
+  }
+};
+
 struct Equal {
   template <class T>
   REEL_SCALAR static bool forward(T a, T b) {
@@ -119,5 +159,17 @@ struct GreaterEqual {
     return a >= b;
   }
 };
+
+/// Whether Op takes no integers.
+template <class Op>
+inline constexpr bool kOfFractions = false;
+template <>
+inline constexpr bool kOfFractions<Logaddexp> = true;
+template <>
+inline constexpr bool kOfFractions<LogaddexpSlope> = true;
+template <>
+inline constexpr bool kOfFractions<Bce> = true;
+template <>
+inline constexpr bool kOfFractions<BceSlope> = true;
 
 }  // namespace reel::scalar

@@ -40,21 +40,26 @@ namespace reel {
   X(logit, Logit)              \
   X(log_ndtr, LogNdtr)
 
-/// Elementwise functions of two arguments, in `reel/core/scalar/binary.h`. The comparisons come last and give bool8.
-#define REEL_BINARY_OPS(X) \
-  X(add, Add)              \
-  X(sub, Sub)              \
-  X(mul, Mul)              \
-  X(div, Div)              \
-  X(maximum, Maximum)      \
-  X(minimum, Minimum)      \
-  X(pow, Pow)              \
-  X(relu_mask, ReluMask)   \
-  X(equal, Equal)          \
-  X(not_equal, NotEqual)   \
-  X(less, Less)            \
-  X(less_equal, LessEqual) \
-  X(greater, Greater)      \
+/// Elementwise functions of two arguments, in `reel/core/scalar/binary.h`; those from logaddexp to bce_slope are of fractions
+/// alone. The comparisons come last and give bool8.
+#define REEL_BINARY_OPS(X)           \
+  X(add, Add)                        \
+  X(sub, Sub)                        \
+  X(mul, Mul)                        \
+  X(div, Div)                        \
+  X(maximum, Maximum)                \
+  X(minimum, Minimum)                \
+  X(pow, Pow)                        \
+  X(relu_mask, ReluMask)             \
+  X(logaddexp, Logaddexp)            \
+  X(logaddexp_slope, LogaddexpSlope) \
+  X(bce, Bce)                        \
+  X(bce_slope, BceSlope)             \
+  X(equal, Equal)                    \
+  X(not_equal, NotEqual)             \
+  X(less, Less)                      \
+  X(less_equal, LessEqual)           \
+  X(greater, Greater)                \
   X(greater_equal, GreaterEqual)
 
 /// Elementwise functions of one argument with parameters, in `reel/core/scalar/parametric.h`. X(name, Struct)

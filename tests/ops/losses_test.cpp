@@ -46,6 +46,30 @@ TEST(BceWithLogits, IsAccurateInBothTailsAndDoesNotOverflow) {
   EXPECT_EQ(d[4], 0);
 }
 
+TEST(BceWithLogits, OfF32IsThatOfDoubleForAnyTarget) {
+  std::vector<float> logits, targets;
+  for (int i = -400; i <= 400; ++i)
+    for (const float t : {0.0f, 1e-7f, 0.3f, 0.5f, 0.9999999f, 1.0f}) {
+      logits.push_back(static_cast<float>(i) * 0.2371f);
+      targets.push_back(t);
+    }
+  const auto n = static_cast<std::int64_t>(logits.size());
+  const Tensor x = from_vector(logits, {n}), target = from_vector(targets, {n});
+  const std::vector<double> losses = bce_with_logits(x, target, Reduction::none).to_vector<double>();
+  const std::vector<double> d = slopes(x, [&](const Tensor& x) { return bce_with_logits(x, target, Reduction::sum); });
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double z = logits[i], t = targets[i], right = t * std::log1p(std::exp(-z)),
+                 left = (1 - t) * std::log1p(std::exp(z));
+    EXPECT_NEAR(losses[i], right + left, 4e-7 * (right + left) + 1e-44) << z << ' ' << t;
+    const double up = (1 - t) / (1 + std::exp(-z)), down = t / (1 + std::exp(z));
+    EXPECT_NEAR(d[i], up - down, 4e-7 * (up + down) + 1e-44) << z << ' ' << t;
+  }
+  const Tensor nan = full({1}, NAN);
+  EXPECT_TRUE(std::isnan(bce_with_logits(nan, zeros({1})).item()));
+  EXPECT_TRUE(std::isnan(bce_with_logits(zeros({1}), nan).item()));
+  EXPECT_TRUE(std::isnan(slopes(nan, [](const Tensor& x) { return bce_with_logits(x, zeros({1})); })[0]));
+}
+
 TEST(KlDiv, OfATargetOfZeroIsZeroWithZeroGradient) {
   const Tensor x = tensor({-INFINITY, -1, 0}, kDouble), target = tensor({0, 0, 1}, kDouble);
   EXPECT_THAT(kl_div(x, target, Reduction::none).to_vector<double>(), ElementsAre(0, 0, 0));
@@ -56,6 +80,13 @@ TEST(HuberLoss, HasTheDerivativeDeltaFarOut) {
   const Tensor x = tensor({-1000, -1, 0, 0.5, 1000}, kDouble);
   EXPECT_THAT(slopes(x, [](const Tensor& x) { return huber_loss(x, zeros_like(x), Reduction::sum); }),
               ElementsAre(-1, -1, 0, 0.5, 1));
+}
+
+TEST(HuberLoss, HasInfinitiesAndNaNWhereTheResidualHas) {
+  const Tensor x = tensor({-INFINITY, INFINITY, NAN, 2}, kDouble);
+  const auto loss = [](const Tensor& x) { return huber_loss(x, zeros_like(x), Reduction::none, 2); };
+  EXPECT_THAT(loss(x).to_vector<double>(), ElementsAre(INFINITY, INFINITY, testing::IsNan(), 2));
+  EXPECT_THAT(slopes(x, loss), ElementsAre(-2, 2, testing::IsNan(), 2));
 }
 
 TEST(CosineSimilarity, OfZerosIsZero) {
