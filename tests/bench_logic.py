@@ -155,6 +155,15 @@ class Limits(unittest.TestCase):
         self.assertEqual(failures, [])
         self.assertIn("2 x parallel region of 1 ms (two regions) = 2 ms", lines)
 
+    def test_what_is_told_beside_a_limit_excuses_nothing(self):
+        outcome = result([8e-3] * 3, {"limit_write": [10e-3] * 3, "limit_handed_over": [35e-6, 36e-6, 130e-6]}, torch=[12e-3] * 3)
+        entry = self.entry({"bytes": 50e6, "of": "limit_write"})
+        entry["limits"]["row"]["beside"] = "limit_handed_over"
+        self.assertEqual(judge.limit_rows(entry, "row"), ["limit_handed_over", "limit_write"])
+        lines, failures = judged(entry, outcome, self.WORK)
+        self.assertEqual(len(failures), 1)
+        self.assertIn("85% required); handed over took 36 us (35 us to 130 us)", lines)
+
     def test_a_bar_that_is_met_needs_no_excuse(self):
         outcome = result([1e-3], {"limit_write": [10e-3]}, torch=[6e-3])
         self.assertNotIn("stopped by", judged(self.entry({"bytes": 50e6, "of": "limit_write"}), outcome, self.WORK)[0])

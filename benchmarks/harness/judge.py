@@ -108,6 +108,9 @@ class Judge:
         text = " + ".join(self.term_text(row, term) for term in terms)
         text = (f"stopped by: {text}; Reel {duration(self.seconds(row))}, {share:.0%} of the limit "
                 f"({least:.0%} to {most:.0%}; {limit['share']:.0%} required)")
+        if beside := self.results[row]["limits"].get(limit.get("beside")):
+            text += (f"; {limit_name(limit['beside'])} took {duration(statistics.median(beside))} "
+                     f"({duration(min(beside))} to {duration(max(beside))})")
         took = share * self.seconds(row)
         fastest = min((self.seconds(row, side) for side in self.results[row]["times"]), default=math.inf)
         if fastest * BEATEN < took:
@@ -168,9 +171,11 @@ def rows_beside(entry, row):
 
 
 def limit_rows(entry, row):
-    """The limits that must be measured beside a row."""
-    limit = entry.get("limits", {}).get(row, {}).get("limit", [])
+    """The limits that must be measured beside a row, with the one that is told beside its own."""
+    excuse = entry.get("limits", {}).get(row, {})
+    limit = excuse.get("limit", [])
     names = [term["of"] for term in (limit if isinstance(limit, list) else [limit])]
+    names += [excuse["beside"]] if "beside" in excuse else []
     return sorted({*names, *([entry["share_of"]] if "share_of" in entry else [])})
 
 
