@@ -314,6 +314,15 @@ Tensor greater_equal(const Arg& a, const Arg& b) { return compare(BinaryOp::grea
 
 namespace detail {
 
+Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
+  const Shape shape =
+      a.shape() == b.shape() ? a.shape() : check::broadcast("binary", a.shape(), b.shape(), SourceLocation{});
+  Tensor y = empty(shape, {.dtype = a.dtype(), .device = a.device()});
+  const Tensor left = broadcast_view(a, shape), right = broadcast_view(b, shape);
+  backend(a.device()).binary(op, {.array = &left.array()}, {.array = &right.array()}, y.array());
+  return y;
+}
+
 Tensor relu_mask(const Tensor& dy, const Tensor& y) {
   if (is_half(y.dtype())) return cast(relu_mask(cast(dy, f32), cast(y, f32)), y.dtype());
   Tensor dx = empty_like(y);

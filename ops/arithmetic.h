@@ -48,6 +48,8 @@ inline Tensor operator>(const Arg& a, const Arg& b) { return greater(a, b); }
 inline Tensor operator>=(const Arg& a, const Arg& b) { return greater_equal(a, b); }
 
 namespace detail {
+/// y = op(a, b), unrecorded, of two tensors of one dtype and device that broadcast.
+REEL_API Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
 /// dy where y > 0 or y is NaN, else 0: ReLU's backward, linear in dy; no gradient to y. Recorded.
 REEL_API Tensor relu_mask(const Tensor& dy, const Tensor& y);
 /// x summed over the axes along which `shape` was broadcast to x's shape. Recorded.

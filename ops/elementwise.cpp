@@ -92,18 +92,9 @@ std::int64_t within(Scalar bound, DType dtype) {
 
 Tensor summed_to(const Tensor& dx, const Shape& shape) { return dx.shape() == shape ? dx : detail::sum_to(dx, shape); }
 
-// y = f(a, b), unrecorded.
-Tensor computed(BinaryOp op, const Tensor& a, const Tensor& b) {
-  const Shape shape = check::broadcast("logaddexp", a.shape(), b.shape(), SourceLocation{});
-  Tensor y = empty(shape, {.dtype = a.dtype(), .device = a.device()});
-  const Tensor left = detail::broadcast_view(a, shape), right = detail::broadcast_view(b, shape);
-  backend(a.device()).binary(op, {.array = &left.array()}, {.array = &right.array()}, y.array());
-  return y;
-}
-
 // The derivative of logaddexp(a, b) by a, recorded.
 Tensor logaddexp_slope(const Tensor& a, const Tensor& b) {
-  Tensor y = computed(BinaryOp::logaddexp_slope, a, b);
+  Tensor y = detail::binary(BinaryOp::logaddexp_slope, a, b);
   if (taping())
     record_op("logaddexp_slope", SourceLocation{}, {&a, &b}, y, {&a, &b}, [a, b](Gradients& g) {
       const Tensor da = g.dy() * logaddexp_slope(a, b) * logaddexp_slope(b, a);
@@ -204,11 +195,13 @@ Tensor logaddexp(const Tensor& a, const Tensor& b, SourceLocation where) {
   check::floating("logaddexp", "a", a, where);
   check::like("logaddexp", "b", b, "a", a, where);
   check::broadcast("logaddexp", a.shape(), b.shape(), where);
-  Tensor y = computed(BinaryOp::logaddexp, a, b);
+  Tensor y = detail::binary(BinaryOp::logaddexp, a, b);
   if (taping())
     record_op("logaddexp", where, {&a, &b}, y, {&a, &b}, [a, b](Gradients& g) {
-      if (g.needs(0)) g.add(0, summed_to(g.dy() * logaddexp_slope(a, b), g.shape(0)));
-      if (g.needs(1)) g.add(1, summed_to(g.dy() * logaddexp_slope(b, a), g.shape(1)));
+      // A side with no part in the sum has no part in an infinite dy either.
+      const auto part = [&](const Tensor& slope) { return relu_mask(g.dy(), slope) * slope; };
+      if (g.needs(0)) g.add(0, summed_to(part(logaddexp_slope(a, b)), g.shape(0)));
+      if (g.needs(1)) g.add(1, summed_to(part(logaddexp_slope(b, a)), g.shape(1)));
     });
   return y;
 }

@@ -5,7 +5,7 @@
 
 /// Elementwise functions with a choice in them. y has x's shape and dtype (f32 or f64); a Ragged keeps its offsets. NaN
 /// stays NaN. An element that is not chosen is never computed with: neither its value nor its gradient can leak.
-/// Gradients of any order; backward keeps x, the condition of where, or both sides of logaddexp and its result.
+/// Gradients of any order; backward keeps x, the condition of where, or both sides of logaddexp.
 /// leaky_relu, elu and logaddexp throw DTypeError for other dtypes.
 namespace reel {
 

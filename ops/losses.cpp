@@ -35,16 +35,9 @@ Tensor reduced(const Tensor& losses, Reduction reduction) {
   return reduction == Reduction::sum ? sum(losses) : mean(losses);
 }
 
-// y = f(x, target), unrecorded.
-Tensor computed(BinaryOp op, const Tensor& x, const Tensor& target) {
-  Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  backend(x.device()).binary(op, {.array = &x.array()}, {.array = &target.array()}, y.array());
-  return y;
-}
-
 // The derivative of binary cross entropy by the logits, recorded; its own are sigmoid(x) sigmoid(-x) and -1.
 Tensor bce_slope(const Tensor& x, const Tensor& target) {
-  Tensor y = computed(BinaryOp::bce_slope, x, target);
+  Tensor y = detail::binary(BinaryOp::bce_slope, x, target);
   if (taping())
     record_op("bce_slope", SourceLocation{}, {&x, &target}, y, {&x}, [x](Gradients& g) {
       if (g.needs(0)) g.add(0, g.dy() * (sigmoid(x) * sigmoid(-x)));
@@ -76,7 +69,7 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction, do
 
 Tensor bce_with_logits(const Tensor& logits, const Tensor& target, Reduction reduction, SourceLocation where) {
   check_pair("bce_with_logits", "logits", logits, "target", target, where);
-  const Tensor losses = computed(BinaryOp::bce, logits, target);
+  const Tensor losses = detail::binary(BinaryOp::bce, logits, target);
   if (taping())
     record_op("bce_with_logits", where, {&logits, &target}, losses, {&logits, &target}, [logits, target](Gradients& g) {
       if (g.needs(0)) g.add(0, g.dy() * bce_slope(logits, target));

@@ -5,7 +5,7 @@
 
 /// Losses per element of x and a target of its shape, dtype (f32 or f64) and device. One element, the mean over all
 /// (NaN of none) or the sum, or x's shape with Reduction::none. Two Ragged have the same lengths and count per element
-/// of their values. Both sides have gradients, of any order: losses are made of recorded ops, which keep both sides.
+/// of their values. Both sides have gradients, of any order; backward keeps both sides, or what is made of them.
 /// Throw DTypeError, DeviceError, and ShapeError unless the shapes are equal: nothing is broadcast. The loss over
 /// classes is cross_entropy in softmax.h.
 namespace reel {

@@ -121,6 +121,7 @@ Tensor tile(const Tensor& x, const Shape& repeats, SourceLocation where) {
     whole[i] = check::times("tile", whole[i], not_negative("tile", "repeats", repeats[i - lead], where), where);
   check::elements("tile", whole, where);
   // Each axis that is repeated has another one in front of it; for three of them at a time there are axes enough.
+  bool copied = false;
   Shape shape = y.shape();
   for (int i = lead; i < shape.rank();) {
     std::int64_t before = 1;
@@ -142,9 +143,11 @@ Tensor tile(const Tensor& x, const Shape& repeats, SourceLocation where) {
       once[once.rank() - 1] *= shape[k];
       repeated[repeated.rank() - 1] *= shape[k];
     }
-    if (!(once == repeated)) y = reshape(expand(reshape(y, once), repeated), shape);
+    if (once == repeated) continue;
+    y = reshape(expand(reshape(y, once), repeated), shape);
+    copied = true;
   }
-  return y.is(x) ? clone(x) : y;
+  return copied ? y : clone(y);
 }
 
 Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, int axis, SourceLocation where) {

@@ -90,9 +90,8 @@ void with_copies(const void* a, const void* b, void* y, int64_t count) {
 
 template <class Op, class T>
 constexpr Runs runs_of() {
-  // bool8 as bytes, where 0 and 1 give 0 or 1 and it pays: g++ makes no vectors of `bool`.
   if constexpr (scalar::kOfFractions<Op> && std::is_integral_v<T>) {
-    return {};
+    return {};  // and bool8 as bytes, where 0 and 1 give 0 or 1 and it pays: g++ makes no vectors of `bool`
   } else if constexpr (std::is_same_v<T, bool> &&
                        (std::is_same_v<decltype(Op::forward(0, 0)), bool> ||
                         is_one_of<Op, scalar::Maximum, scalar::Minimum, scalar::Mul, scalar::ReluMask>)) {

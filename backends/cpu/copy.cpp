@@ -40,8 +40,8 @@ Nest<2> nest_in_order_of(const Array& x, const Array& y) {
   return collapse<2>(shape, {x_strides, y_strides});
 }
 
-/// The axis other than the inner one along which x is contiguous, if y is along the inner one, and it is long; else -1. To repeat
-/// one element is better done in runs, unless they are short.
+/// The axis other than the inner one along which x is contiguous, at least 4 elements, where y is along the inner one; -1 if there
+/// is none, and where x has one value along the inner axis: that goes in runs, unless they are short.
 int transposed_axis(const Nest<2>& nest) {
   if (nest.inner_stride(1) != 1 || (nest.inner_stride(0) == 0 && nest.inner() >= 32)) return -1;
   for (int axis = 0; axis < nest.rank - 1; ++axis) {

@@ -48,7 +48,8 @@ void combine_rows(void* older, const void* newer, int64_t width) {
   for (int64_t j = 0; j < width; ++j) y[j] = Op::combine(y[j], x[j]);
 }
 
-/// y[j] = x[2 j] with x[2 j + 1]. y may begin where x does: reads run ahead. (Once per type: inlined it would be there for each size.)
+/// y[j] = x[2 j] with x[2 j + 1]. y may begin where x does: reads run ahead. (Once per type: inlined it would be there for
+/// each size.)
 template <class Op, class T>
 __attribute__((noinline)) void combine_neighbours(const T* x, T* y, int64_t count) {
 #pragma omp simd

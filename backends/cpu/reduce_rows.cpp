@@ -12,7 +12,6 @@ namespace {
 constexpr int64_t kSegmentLeaves = 16;  // 2^k: a segment, which may be a task of its own, is a subtree
 constexpr int64_t kBlock = 32;          // rows gathered side by side: they may share cache lines
 constexpr int64_t kPad = 16;            // elements between gathered rows, lest they all fall into one set of the cache
-constexpr int64_t kFew = 8;             // elements of a row whose extremum needs no vector
 constexpr int64_t kAhead = 4096;  // bytes: masked loads, which the machine does not foresee, are asked for so far ahead
 
 /// Room for the partial result of any op and dtype.

@@ -12,7 +12,7 @@ namespace reel::cpu::REEL_CPU_ISA {
 namespace {
 
 constexpr int64_t kColumns = 64;  // side by side
-constexpr int64_t kLines = 32;    // without gaps, at a time
+constexpr int64_t kLines = 32;    // without gaps, at a time, at most
 constexpr int64_t kSteps = 64;    // of these lines
 
 /// What a line's state is kept in: f64, or for integers what wraps around.
@@ -101,16 +101,6 @@ void scan_line(const Walk& walk, const Recurrence<T>& recurrence, T* y, int64_t 
   }
 }
 
-template <class T>
-using BitsOf = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-
-/// y[c, r] = x[r, c], `x_stride` and `y_stride` elements from row to row.
-template <class T>
-void transpose(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t rows, int64_t columns) {
-  transpose_block(reinterpret_cast<const BitsOf<T>*>(x), x_stride, reinterpret_cast<BitsOf<T>*>(y), y_stride, columns,
-                  rows);
-}
-
 /// At most kLines lines of `length` elements, one after the other.
 template <class T>
 void scan_lines(const Walk& walk, const Recurrence<T>& recurrence, T* y, int64_t lines, int64_t length) {
@@ -120,15 +110,15 @@ void scan_lines(const Walk& walk, const Recurrence<T>& recurrence, T* y, int64_t
     const int64_t steps = min(kSteps, length - done), first = walk.reverse ? length - done - steps : done;
     Recurrence<T> columns{nullptr, nullptr, recurrence.start};
     if (recurrence.x != nullptr) {
-      transpose(recurrence.x + first, length, x_columns, kLines, lines, steps);
+      transpose_block(recurrence.x + first, length, x_columns, kLines, steps, lines);
       columns.x = x_columns;
     }
     if (recurrence.factor != nullptr) {
-      transpose(recurrence.factor + first, length, factor_columns, kLines, lines, steps);
+      transpose_block(recurrence.factor + first, length, factor_columns, kLines, steps, lines);
       columns.factor = factor_columns;
     }
     states.advance_over({kLines, walk.reverse, walk.exclusive}, columns, y_columns, steps, lines);
-    transpose(y_columns, kLines, y + first, length, steps, lines);
+    transpose_block(y_columns, kLines, y + first, length, lines, steps);
   }
 }
 
@@ -179,14 +169,16 @@ void CpuOps::scan(ScanOp op, const Array& x, const Array* factor, int axis, bool
   for (int i = 0; i < axis; ++i) blocks *= x.shape[i];
   for (int i = axis + 1; i < x.rank(); ++i) width *= x.shape[i];
   const int64_t length = x.shape[axis];
-  if (width == 1 && blocks >= 4 && length > 1) {
+  if (width == 1 && blocks >= 8 && length > 1) {
+    int64_t lines = kLines;  // of a task: fewer where there would be few tasks
+    while (lines > 4 && ceil_div(blocks, lines) < 8 && lines * length > kGrain) lines /= 2;
     dispatch_scan(x.dtype, [&]<class T>() {
       const Recurrence<T> recurrence = recurrence_of<T>(op, x, factor);
-      const int64_t groups = ceil_div(blocks, kLines);
-      parallel_for(groups, max<int64_t>(1, kGrain / (length * kLines)), [&](int64_t begin, int64_t end) {
-        for (int64_t line = begin * kLines; line < min(blocks, end * kLines); line += kLines) {
+      const int64_t groups = ceil_div(blocks, lines);
+      parallel_for(groups, max<int64_t>(1, kGrain / (length * lines)), [&](int64_t begin, int64_t end) {
+        for (int64_t line = begin * lines; line < min(blocks, end * lines); line += lines) {
           const int64_t place = line * length;
-          scan_lines({1, reverse, exclusive}, recurrence.from(place), y.as<T>() + place, min(kLines, blocks - line),
+          scan_lines({1, reverse, exclusive}, recurrence.from(place), y.as<T>() + place, min(lines, blocks - line),
                      length);
         }
       });

@@ -1,7 +1,7 @@
 // Lines sorted by unsigned keys: every number is mapped to one whose order is the order that is asked for, so that floats and
 // integers, ascending and descending share their code. Pairs of a key and a position, sorted by the keys' bytes, the lowest
-// first, each pass stable (radix sort); short lines by insertion, and so the first few of long ones. Equal keys keep their order, so the result is the only one
-// there is, and how the lines are cut among threads cannot show.
+// first, each pass stable (radix sort); short lines by insertion, and so the first few of long ones. Equal keys keep their
+// order, so the result is the only one there is, and how the lines are cut among threads cannot show.
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/move_run.h"

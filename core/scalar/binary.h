@@ -97,8 +97,8 @@ struct LogaddexpSlope {
   }
 };
 
-/// Binary cross entropy of a logit x with a target t: t log(1 + e^-x) + (1 - t) log(1 + e^x), of which what both logarithms have in
-/// common is taken once, and the rest has no cancellation. Of fractions alone.
+/// Binary cross entropy of a logit x with a target t: t log(1 + e^-x) + (1 - t) log(1 + e^x), of which what both logarithms
+/// have in common is taken once, and the rest has no cancellation. Of fractions alone.
 struct Bce {
   template <class T>
   REEL_SCALAR static T forward(T x, T t) {

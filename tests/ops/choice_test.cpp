@@ -79,6 +79,17 @@ TEST(Logaddexp, HandlesInfinities) {
   EXPECT_TRUE(std::isnan(logaddexp(tensor({NAN}), tensor({1})).item()));
 }
 
+TEST(Logaddexp, KeepsAnInfiniteGradientFromASideWithNoPart) {
+  const Tensor a = tensor({-INFINITY, -INFINITY, 1}, kDouble), b = tensor({-INFINITY, 2, -INFINITY}, kDouble);
+  Tape tape;
+  tape.watch(a);
+  tape.watch(b);
+  const Tensor y = logaddexp(a, b);
+  const Tensors d = tape.gradient(y, full({3}, INFINITY, kDouble), {a, b});
+  EXPECT_THAT(d[0].to_vector<double>(), ElementsAre(0, 0, INFINITY));
+  EXPECT_THAT(d[1].to_vector<double>(), ElementsAre(0, INFINITY, 0));
+}
+
 TEST(Polygamma, HasThePublishedValues) {
   const Tensor one = ones({1}, kDouble);
   const double pi = std::acos(-1.0);
