@@ -32,6 +32,12 @@ REEL_INLINE auto apply(T a, T b) {
   }
 }
 
+/// Powers, and formulas of fractions alone, take tens of instructions.
+template <class Op, class T>
+inline constexpr bool kIsLong = std::is_floating_point_v<T> &&
+                                (std::is_same_v<Op, scalar::Pow> || scalar::kOfFractions<Op>);
+
+/// (Not inlined: the loop of an op with its operands exchanged calls that of the other op.)
 template <class Op, class T, bool fixed_a, bool fixed_b>
 __attribute__((noinline)) void run(const void* a, const void* b, void* y, int64_t count) {
   using Result = decltype(Op::forward(T(), T()));
@@ -44,7 +50,7 @@ __attribute__((noinline)) void run(const void* a, const void* b, void* y, int64_
   };
   if (fixed_a) from_a = from_b;  // from here on any array
   if (fixed_b) from_b = from_a;
-  if constexpr ((std::is_same_v<Op, scalar::Pow> || scalar::kOfFractions<Op>)&&std::is_floating_point_v<T>) {
+  if constexpr (kIsLong<Op, T>) {
     long_formula(count, from_a, from_b, to, op);
   } else if constexpr (std::is_integral_v<T> && std::is_same_v<Op, scalar::Div>) {
     for (int64_t i = 0; i < count; ++i) to[i] = op(from_a[i], from_b[i]);  // no vectors divide integers
@@ -88,10 +94,12 @@ void with_copies(const void* a, const void* b, void* y, int64_t count) {
              sizeof(Op::forward(T(), T())));
 }
 
+/// None for integers where the formula takes none. Those of bool8 are those of its bytes, where 0 and 1 give 0 or 1 and it pays:
+/// g++ makes no vectors of `bool`.
 template <class Op, class T>
 constexpr Runs runs_of() {
   if constexpr (scalar::kOfFractions<Op> && std::is_integral_v<T>) {
-    return {};  // and bool8 as bytes, where 0 and 1 give 0 or 1 and it pays: g++ makes no vectors of `bool`
+    return {};
   } else if constexpr (std::is_same_v<T, bool> &&
                        (std::is_same_v<decltype(Op::forward(0, 0)), bool> ||
                         is_one_of<Op, scalar::Maximum, scalar::Minimum, scalar::Mul, scalar::ReluMask>)) {
