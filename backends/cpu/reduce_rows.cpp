@@ -117,9 +117,8 @@ struct Kernels {
   void (*segment)(const void* x, int64_t count, Slot* to);    // the tree of a segment's leaves
   void (*merge)(const Slot* slots, int64_t count, Slot* to);  // the tree of consecutive subtrees
   void (*finish)(const Slot* slot, int64_t divisor, void* y);
-  void (*row)(const void* x, int64_t count, int64_t divisor, void* y);  // all of the above for one segment
-  int64_t most;                                                         // elements of rows that need no vector
-  void (*few)(const void* x, int64_t rows, int64_t count, int64_t divisor, void* y);  // such rows, without gaps
+  // All of the above for rows of one segment, `step` elements apart.
+  void (*rows)(const void* x, int64_t rows, int64_t step, int64_t count, int64_t divisor, void* y);
 };
 
 template <class Op, class T>
@@ -158,15 +157,21 @@ struct KernelsOf {
     __builtin_memcpy(&partial, slot, sizeof partial);
     write(partial, divisor, y);
   }
-  static void row(const void* x, int64_t count, int64_t divisor, void* y) {
-    write(tree(static_cast<const T*>(x), count), divisor, y);
+  static void rows(const void* x, int64_t rows, int64_t step, int64_t count, int64_t divisor, void* y) {
+    const T* from = static_cast<const T*>(x);
+    T* const to = static_cast<T*>(y);
+    if (count <= kFew && step == count) return few(from, rows, count, divisor, to);
+    const bool ask = count * static_cast<int64_t>(sizeof(T)) < kVectorBytes;
+    for (int64_t row = 0; row < rows; ++row, from += step) {
+      if (ask) __builtin_prefetch(reinterpret_cast<const char*>(from) + kAhead);
+      write(tree(from, count), divisor, to + row);
+    }
   }
   static constexpr bool kAnyOrder = is_one_of<Op, Max, Min>;
+  static constexpr int64_t kFew = std::is_integral_v<T> ? 0 : kAnyOrder ? 8 : 4;  // elements that need no vector
 
   /// In any order, or in that in which the lanes of a vector are combined: those two apart, then neighbours.
-  static void few(const void* x, int64_t rows, int64_t count, int64_t divisor, void* y) {
-    const T* from = static_cast<const T*>(x);
-    T* to = static_cast<T*>(y);
+  REEL_INLINE static void few(const T* from, int64_t rows, int64_t count, int64_t divisor, T* to) {
     for (int64_t row = 0; row < rows; ++row, from += count) {
       T value = Op::combine(Op::template identity<T>(), from[0]);
       if constexpr (kAnyOrder) {
@@ -185,12 +190,7 @@ struct KernelsOf {
 Kernels kernels_of(ReduceOp op, DType dtype) {
   return dispatch_reduction(op, dtype, []<class Op, class T>() {
     using K = KernelsOf<Op, T>;
-    Kernels kernels{Leaves<Op, T>::kLeaf, K::segment, K::merge, K::finish, K::row, 0, nullptr};
-    if constexpr (!std::is_integral_v<T>) {
-      kernels.most = K::kAnyOrder ? 8 : 4;
-      kernels.few = K::few;
-    }
-    return kernels;
+    return Kernels{Leaves<Op, T>::kLeaf, K::segment, K::merge, K::finish, K::rows};
   });
 }
 
@@ -207,15 +207,13 @@ class Rows {
   void run() {
     const bool dense = r_.reduced.rank == 1 && r_.reduced.inner_stride(0) == 1;
     if (dense && segments_ == 1) {
-      const bool few = r_.count <= kernels_.most && r_.kept.rank == 1 && r_.kept.inner_stride(0) == r_.count;
       parallel_for(r_.outputs, max<int64_t>(1, kGrain / r_.count), [=, this](int64_t begin, int64_t end) {
-        if (few) return kernels_.few(at(begin * r_.count), end - begin, r_.count, divisor_, y(begin));
-        Cursor<1> cursor(r_.kept, r_.kept.rank, begin);
-        const int64_t bytes = r_.count * size_;
-        for (int64_t row = begin; row < end; ++row, cursor.next()) {
-          const char* const from = at(cursor.offsets[0]);
-          if (bytes < kVectorBytes) __builtin_prefetch(from + kAhead);
-          kernels_.row(from, r_.count, divisor_, y(row));
+        const int64_t inner = r_.kept.inner(), step = r_.kept.inner_stride(0);
+        Cursor<1> cursor(r_.kept, r_.kept.rank - 1, begin / inner);
+        for (int64_t row = begin; row < end; cursor.next()) {
+          const int64_t skipped = row % inner, rows = min(inner - skipped, end - row);
+          kernels_.rows(at(cursor.offsets[0] + skipped * step), rows, step, r_.count, divisor_, y(row));
+          row += rows;
         }
       });
       return;
@@ -312,13 +310,7 @@ class Rows {
 void reduce_rows(const Reduction& reduction) { Rows(reduction).run(); }
 
 void reduce_dense_rows(ReduceOp op, DType dtype, const void* x, int64_t rows, int64_t count, void* y) {
-  const Kernels kernels = kernels_of(op, dtype);
-  const auto size = static_cast<int64_t>(size_of(dtype));
-  const int64_t divisor = op == ReduceOp::mean ? count : 1;
-  if (count <= kernels.most) return kernels.few(x, rows, count, divisor, y);
-  for (int64_t row = 0; row < rows; ++row) {
-    kernels.row(static_cast<const char*>(x) + row * count * size, count, divisor, static_cast<char*>(y) + row * size);
-  }
+  kernels_of(op, dtype).rows(x, rows, count, count, op == ReduceOp::mean ? count : 1, y);
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA
