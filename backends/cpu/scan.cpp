@@ -63,21 +63,25 @@ struct States {
     }
   }
 
-  /// `columns` columns of `rows` rows of walk.width elements.
+  /// `columns` columns of `rows` rows of walk.width elements. Without a row's own elements its result is the state before, which
+  /// is written along with the row before: a loop that chose between both would not be vectorised.
   __attribute__((noinline)) void advance_over(const Walk& walk, const Recurrence<T>& recurrence, T* y, int64_t rows,
                                               int64_t columns) {
     const int64_t step = walk.reverse ? -walk.width : walk.width;
-    const bool exclusive = walk.exclusive;
     int64_t row = walk.reverse ? (rows - 1) * walk.width : 0;
+    T nowhere[kColumns];
+    if (walk.exclusive && rows > 0)
+      for (int64_t j = 0; j < columns; ++j) y[row + j] = static_cast<T>(state[j]);
     for (int64_t i = 0; i < rows; ++i, row += step) {
       const T* const factor = recurrence.factor == nullptr ? ones : recurrence.factor + row;
       const T* const x = recurrence.x == nullptr ? zeros : recurrence.x + row;
-      T* const to = y + row;
+      T* to = y + row;
+      if (walk.exclusive) to = i + 1 < rows ? to + step : nowhere;
 #pragma omp simd
       for (int64_t j = 0; j < columns; ++j) {
-        const State before = state[j], after = advance(static_cast<State>(factor[j]), before, static_cast<State>(x[j]));
+        const State after = advance(static_cast<State>(factor[j]), state[j], static_cast<State>(x[j]));
         state[j] = after;
-        to[j] = static_cast<T>(exclusive ? before : after);
+        to[j] = static_cast<T>(after);
       }
     }
   }

@@ -14,9 +14,9 @@ REEL_SCALAR float softplus(float x) {
   const float e = scale(1.0f + y, reduced.bits);
   const float l = polynomial(e - 0.5f, 0.8109302f, -0.2885271f, 0.13261378f, -0.067688204f, 0.036493354f, -0.020561093f,
                              0.013095134f, -0.006807473f, -0.0014631058f, -0.0031302746f, 0.01048003f);
-  return (x <= 0.0f ? 0.0f : x) + scale(fma(y, l, l), reduced.bits);
+  return at_least(x, 0.0f) + scale(fma(y, l, l), reduced.bits);
 }
-REEL_SCALAR double softplus(double x) { return (x <= 0.0 ? 0.0 : x) + log1p(bounded_exp(falling_exponent(abs(x)))); }
+REEL_SCALAR double softplus(double x) { return at_least(x, 0.0) + log1p(bounded_exp(falling_exponent(abs(x)))); }
 
 /// log(sigmoid(x)).
 template <class T>
@@ -31,9 +31,9 @@ REEL_SCALAR T silu(T x) {
   constexpr T limit = sizeof(T) == 4 ? T(120) : T(800);  // it is 0 below -limit and x above limit
   constexpr Bits<T> offset = sizeof(T) == 4 ? 64 : 256;  // of exponents, so that powers of two are normal numbers
   constexpr T rest = sizeof(T) == 4 ? T(0x1p-64) : T(0x1p-256);
-  const T b = x < -limit ? -limit : x;
+  const T b = at_least(x, -limit);
   const T a = abs(b);
-  const ReducedExponent<T> reduced = reduce_exponent(-(a > limit ? limit : a));
+  const ReducedExponent<T> reduced = reduce_exponent(-at_most(a, limit));
   const T y = expm1_polynomial(reduced.r);
   const T power = power_of_two<T>(reduced.bits + offset);
   const T e = fma(y, power, power) * rest;
@@ -50,8 +50,7 @@ REEL_SCALAR T silu(T x) {
 template <class T>
 REEL_SCALAR T silu_derivative(T x) {
   constexpr T limit = sizeof(T) == 4 ? T(150) : T(1000);  // 0 and 1 from there on, also at the infinities
-  T b = x > limit ? limit : x;
-  b = b < -limit ? -limit : b;
+  const T b = at_least(at_most(x, limit), -limit);
   const T e = bounded_exp(-abs(b));
   const T larger = quotient(T(1), T(1) + e), smaller = e * larger;
   const bool left = b < T(0);
@@ -66,8 +65,7 @@ REEL_SCALAR T gelu_tanh(T x) {
   constexpr double c1 = 0x1.9884533d43651p+0, c1_low = -0x1.cbc0d30ebfd15p-54;
   constexpr double c3 = 0x1.2444f2a4d8b4bp-4, c3_low = -0x1.6c843a29d1c70p-61;
   const double wide = static_cast<double>(x);
-  double a = abs(wide);
-  a = a > limit ? limit : a;
+  const double a = at_most(abs(wide), limit);
   const double z = a * a;
   const double p = c3 * z;
   const double s = p + c1;
@@ -88,8 +86,7 @@ template <class T>
 REEL_SCALAR T gelu_tanh_derivative(T x) {
   constexpr double limit = sizeof(T) == 4 ? 11.0 : 22.0;
   constexpr double c1 = 0x1.9884533d43651p+0, c3 = 0x1.2444f2a4d8b4bp-4;
-  double a = abs(static_cast<double>(x));
-  a = a > limit ? limit : a;
+  const double a = at_most(abs(static_cast<double>(x)), limit);
   const double z = a * a;
   const Exponential<T> e(-a * fma(c3, z, c1));
   const double d = 1.0 + e.times(1.0);
@@ -104,14 +101,14 @@ template <class T>
 REEL_SCALAR T mish(T x) {
   constexpr double limit = sizeof(T) == 4 ? 120.0 : 800.0;  // 0 and x from there on
   const double wide = static_cast<double>(x);
-  const double b = wide < -limit ? -limit : wide;
+  const double b = at_least(wide, -limit);
   const double a = abs(b);
-  const Exponential<T> exponential(-(a > limit ? limit : a));
+  const Exponential<T> exponential(-at_most(a, limit));
   const double e = exponential.times(1.0);
   const bool left = b < 0.0;
   const double above = e * (left ? 1.0 + e : 2.0 * e);
   const double below = left ? fma(e, 2.0 + e, 2.0) : fma(2.0 * e, 1.0 + e, 1.0);
-  const double y = fma(-(b > limit ? limit : b), above / below, b);
+  const double y = fma(-at_most(b, limit), above / below, b);
   return static_cast<T>(left ? exponential.times(y) : y);
 }
 
@@ -120,8 +117,7 @@ template <class T>
 REEL_SCALAR T mish_derivative(T x) {
   constexpr double limit = sizeof(T) == 4 ? 150.0 : 340.0;
   const double wide = static_cast<double>(x);
-  double b = wide > limit ? limit : wide;
-  b = b < -limit ? -limit : b;
+  const double b = at_least(at_most(wide, limit), -limit);
   const double w = Exponential<T>(b).times(1.0);
   const double n = w * (w + 2.0);
   const double t = b > 40.0 ? 1.0 : n / (n + 2.0);
@@ -138,16 +134,13 @@ REEL_SCALAR T elu(T x, T alpha) {
 /// clamp((x + 3) / 6, 0, 1).
 template <class T>
 REEL_SCALAR T hard_sigmoid(T x) {
-  T shifted = x + T(3);
-  shifted = shifted < T(0) ? T(0) : shifted;
-  return (shifted > T(6) ? T(6) : shifted) / T(6);
+  return at_most(at_least(x + T(3), T(0)), T(6)) / T(6);
 }
 
 /// clamp(x, -1, 1).
 template <class T>
 REEL_SCALAR T hard_tanh(T x) {
-  const T low = x < T(-1) ? T(-1) : x;
-  return low > T(1) ? T(1) : low;
+  return at_most(at_least(x, T(-1)), T(1));
 }
 
 /// x hard_sigmoid(x).

@@ -107,7 +107,11 @@ REEL_SCALAR T polynomial(T x, T c0, Rest... rest) {
 
 template <class T>
 REEL_SCALAR T abs(T x) {
+#if defined(__CUDA_ARCH__)
   return from_bits<T>(to_bits(x) & ~Format<T>::kSign);
+#else  // A choice between this and another number becomes a maximum or minimum only if it was not made of bits.
+  return sizeof(T) == 4 ? static_cast<T>(__builtin_fabsf(static_cast<float>(x))) : static_cast<T>(__builtin_fabs(x));
+#endif
 }
 
 /// |x|, or `limit` where that is less or x is NaN. By bits: compilers carry a choice between numbers into all that follows, and
@@ -115,6 +119,35 @@ REEL_SCALAR T abs(T x) {
 REEL_SCALAR float smaller_magnitude(float x, float limit) {
   const Bits<float> bits = to_bits(abs(x));
   return from_bits<float>(bits < to_bits(limit) ? bits : to_bits(limit));
+}
+
+#if !defined(__CUDA_ARCH__)
+/// 0, of which the compiler does not know.
+[[gnu::used]] static int unknown_zero = 0;
+#endif
+
+/// value, of which the compiler does not know: g++ makes one instruction of a comparison and a choice between x and a bound,
+/// but three where the bound is a constant.
+template <class T>
+REEL_SCALAR T unknown(T value) {
+#if defined(__CUDA_ARCH__)
+  return value;
+#else
+  return from_bits<T>(to_bits(value) + static_cast<Bits<T>>(unknown_zero));
+#endif
+}
+
+/// x, or `low` where x is less; NaN stays.
+template <class T>
+REEL_SCALAR T at_least(T x, T low) {
+  const T bound = unknown(low);
+  return x < bound ? bound : x;
+}
+/// x, or `high` where x is more; NaN stays.
+template <class T>
+REEL_SCALAR T at_most(T x, T high) {
+  const T bound = unknown(high);
+  return x > bound ? bound : x;
 }
 
 /// The magnitude of `magnitude` with the sign of `sign`.

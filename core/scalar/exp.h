@@ -52,15 +52,14 @@ template <class T>
 REEL_SCALAR T clamp_exponent(T x) {
   constexpr T low = sizeof(T) == 4 ? T(-104) : T(-746);
   constexpr T high = sizeof(T) == 4 ? T(89) : T(710);
-  x = x < low ? low : x;
-  return x > high ? high : x;
+  return at_most(at_least(x, low), high);
 }
 
 /// -a for a >= 0, in the same range: one bound is enough. NaN passes.
 template <class T>
 REEL_SCALAR T falling_exponent(T a) {
   constexpr T high = sizeof(T) == 4 ? T(104) : T(746);
-  return -(a > high ? high : a);
+  return -at_most(a, high);
 }
 
 /// exp for |x| <= 150 (f32), 1000 (f64), or NaN.

@@ -13,7 +13,7 @@ struct SigmoidQuotient {
 
   REEL_SCALAR explicit SigmoidQuotient(float x) {
     const float above = x < -132.7f ? lowest : x;  // between the two `power` alone is infinite already, and d NaN
-    const ReducedExponent<float> e = reduce_exponent(-(above > 87.0f ? 87.0f : above));
+    const ReducedExponent<float> e = reduce_exponent(-at_most(above, 87.0f));
     const bool far = x < -44.0f;
     unit = far ? 0x1p-64f : 1.0f;
     const float power = power_of_two<float>(e.bits - (far ? 64u : 0u));
@@ -59,7 +59,7 @@ struct SigmoidGate {
 
 struct SiluGate {
   using Function = Silu;
-  REEL_SCALAR static float bounded(float b) { return b < SigmoidQuotient::lowest ? SigmoidQuotient::lowest : b; }
+  REEL_SCALAR static float bounded(float b) { return at_least(b, SigmoidQuotient::lowest); }
   REEL_SCALAR static float exact(float a, float b) {
     const float x = bounded(b), c = a * x;
     return SigmoidQuotient(b).times(c, product_tail(a, x, c));

@@ -40,8 +40,7 @@ struct Exponential<double> {
   Bits<double> n;
 
   REEL_SCALAR explicit Exponential(double high, double low = 0) {
-    double clamped = high < -800.0 ? -800.0 : high;  // not -746, for the factor may be large
-    clamped = clamped > 710.0 ? 710.0 : clamped;
+    const double clamped = at_most(at_least(high, -800.0), 710.0);  // not -746, for the factor may be large
     const double shifted = fma(clamped, 1.4426950408889634, Format<double>::kRound);
     const double turns = shifted - Format<double>::kRound;
     const double r = fma(turns, -ln2_high<double>(), clamped) + fma(turns, -ln2_low<double>(), low);
@@ -112,8 +111,7 @@ template <class T>
 REEL_SCALAR T erfc(T x) {
   constexpr double limit = sizeof(T) == 4 ? 11.0 : 28.0;  // 0 from there on
   constexpr double root_2 = 0x1.6a09e667f3bcdp+0, root_2_low = -0x1.bdd3413b26456p-54;
-  double a = abs(static_cast<double>(x));
-  a = a > limit ? limit : a;
+  const double a = at_most(abs(static_cast<double>(x)), limit);
   const TwoPart square = negative_square(a, 1.0);
   const double b = a * root_2;
   const double b_low = fma(a, root_2_low, product_tail(a, root_2, b));
@@ -130,7 +128,7 @@ REEL_SCALAR float erf(float x) {
   const float p = polynomial(z, 0.12837917f, -0.37612632f, 0.112836815f, -0.026859023f, 0.005200722f, -0.0008144158f,
                              8.3922685e-05f);
   const float small = fma(a, p, a);
-  const float b = a > 3.93f ? 3.93f : a;  // from there on it is 1
+  const float b = at_most(a, 3.93f);  // from there on it is 1
   const float g =
       polynomial(b, 0.00023977914f, 1.6270691f, 0.9189592f, 0.15020724f, -0.03219562f, 0.004423005f, -0.00028602f);
   const float shifted = Format<float>::kRound - g;
@@ -148,7 +146,7 @@ REEL_SCALAR double erf(double x) {
                  0x1.565bcd0fbaa34p-8, -0x1.c02db3efbcf58p-11, 0x1.f9a31c1282097p-14, -0x1.f4d0c8a33c4dcp-17,
                  0x1.b9c7130d0d8dbp-20, -0x1.5def63e87e930p-23, 0x1.e5ede615ad138p-27, -0x1.dd98f7325635dp-31);
   const double small = fma(a, p, a);
-  const double b = a > 6.0 ? 6.0 : a;  // from there on it is 1
+  const double b = at_most(a, 6.0);  // from there on it is 1
   const double tail = exp(-b * b) * (2.0 * TailRatio<double>::of(b * 1.4142135623730951).high);
   return copysign(a < 0.9 ? small : 1.0 - tail, x);
 }
@@ -157,8 +155,7 @@ REEL_SCALAR double erf(double x) {
 template <class T>
 REEL_SCALAR T erf_derivative(T x) {
   constexpr double limit = sizeof(T) == 4 ? 15.0 : 30.0;
-  double a = abs(static_cast<double>(x));
-  a = a > limit ? limit : a;
+  const double a = at_most(abs(static_cast<double>(x)), limit);
   const TwoPart square = negative_square(a, 1.0);
   return static_cast<T>(Exponential<T>(square.high, square.low).times(1.1283791670955126));
 }
@@ -195,11 +192,10 @@ REEL_SCALAR float normal_magnitude(float x) { return smaller_magnitude(x, 15.0f)
 
 /// x Phi(x) = max(x, 0) - |x| Phi(-|x|), with relative accuracy in the left tail, down to the denormals.
 REEL_SCALAR double gelu(double x) {
-  double a = abs(x);
-  a = a > 39.0 ? 39.0 : a;  // the tail is 0 from there on
+  const double a = at_most(abs(x), 39.0);  // the tail is 0 from there on
   const TwoPart square = negative_square(a, 0.5);
   const double tail = Exponential<double>(square.high, square.low).times(product(a, TailRatio<double>::of(a)));
-  return (x < 0.0 ? 0.0 : x) - tail;
+  return at_least(x, 0.0) - tail;
 }
 
 /// The tail |x| Phi(-|x|) in f32 as (p + low) (1 + y) 2^n with p = s Q(s): what s, Q and their product lose in rounding goes
@@ -225,13 +221,12 @@ struct GeluTail {
 REEL_SCALAR float gelu(float x) {
   const GeluTail t(normal_magnitude(x));
   const float tail = t.p + fma(t.p, t.e.y, fma(t.low, t.e.y, t.low));
-  return fma(tail * t.e.power, -0x1p-64f, x < 0.0f ? 0.0f : x);
+  return fma(tail * t.e.power, -0x1p-64f, at_least(x, 0.0f));
 }
 
 /// Phi(x) + x phi(x); for a = |x| and x < 0 it is exp(-a^2 / 2) (R(a) - a / sqrt(2 pi)), and 1 minus that for x > 0.
 REEL_SCALAR double gelu_derivative(double x) {
-  double a = abs(x);
-  a = a > 39.0 ? 39.0 : a;
+  const double a = at_most(abs(x), 39.0);
   const TwoPart square = negative_square(a, 0.5);
   const double tail =
       Exponential<double>(square.high, square.low).times(fma(a, -0.39894228040143268, TailRatio<double>::of(a).high));
@@ -253,8 +248,8 @@ REEL_SCALAR float gelu_derivative(float x) {
 /// log Phi(x): -x^2 / 2 + log R(-x) on the left, log(1 - Phi(-x)) on the right.
 REEL_SCALAR double log_ndtr(double x) {
   const double a = abs(x);
-  const TwoPart ratio = TailRatio<double>::of(a > 1e160 ? 1e160 : a);
-  const double b = a > 39.0 ? 39.0 : a;
+  const TwoPart ratio = TailRatio<double>::of(at_most(a, 1e160));
+  const double b = at_most(a, 39.0);
   const TwoPart square = negative_square(b, 0.5);
   const double tail = -Exponential<double>(square.high, square.low).times(ratio);
   const bool right = x > 0.0;
@@ -269,8 +264,8 @@ REEL_SCALAR float log_ndtr(float x) { return static_cast<float>(log_ndtr(static_
 REEL_SCALAR double log_ndtr_derivative(double x) {
   constexpr double root = 0.39894228040143268;  // 1 / sqrt(2 pi)
   const double a = abs(x);
-  const TwoPart ratio = TailRatio<double>::of(a > 1e160 ? 1e160 : a);
-  const double b = a > 39.0 ? 39.0 : a;
+  const TwoPart ratio = TailRatio<double>::of(at_most(a, 1e160));
+  const double b = at_most(a, 39.0);
   const TwoPart square = negative_square(b, 0.5);
   const Exponential<double> e(square.high, square.low);
   return x > 0.0 ? e.times(root) / (1.0 - e.times(ratio)) : root / ratio.high;

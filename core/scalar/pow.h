@@ -30,16 +30,14 @@ REEL_SCALAR TwoPart log_two_part(double a) {
 
 /// a^y for a > 0, a finite.
 REEL_SCALAR double pow_of_positive(double a, double y) {
-  double b = y > 1e22 ? 1e22 : y;  // 0 or infinity all the same, but for a = 1; and nothing below overflows
-  b = b < -1e22 ? -1e22 : b;
+  // Beyond these it is 0 or infinity all the same, but for a = 1; and nothing below overflows.
+  const double b = at_least(at_most(y, 1e22), -1e22);
   const TwoPart exponent = product(b, log_two_part(a));
   const bool far = abs(exponent.high) > 1000.0;  // where the lower part may be large
   return Exponential<double>(exponent.high, far ? 0.0 : exponent.low).times(1.0);
 }
 REEL_SCALAR float pow_of_positive(float a, float y) {
-  double exponent = static_cast<double>(y) * log(static_cast<double>(a));
-  exponent = exponent > 200.0 ? 200.0 : exponent;
-  exponent = exponent < -200.0 ? -200.0 : exponent;
+  const double exponent = at_least(at_most(static_cast<double>(y) * log(static_cast<double>(a)), 200.0), -200.0);
   return static_cast<float>(Exponential<float>(exponent).times(1.0));
 }
 

@@ -10,8 +10,7 @@ REEL_SCALAR T expm1(T x) {
   // 2^n (1 + q) - 1 = 2^n q + (2^n - 1), with half the power of two, for 2^n alone may overflow.
   constexpr T low = sizeof(T) == 4 ? T(-20) : T(-40);  // beyond it -1 + e^x is -1
   constexpr T high = sizeof(T) == 4 ? T(89) : T(710);
-  T clamped = x < low ? low : x;
-  clamped = clamped > high ? high : clamped;
+  const T clamped = at_most(at_least(x, low), high);
   const ReducedExponent<T> e = reduce_exponent(clamped);
   const T half = power_of_two<T>(e.bits - 1);
   const T y = T(2) * fma(half, expm1_polynomial(e.r), half - T(0.5));
@@ -38,7 +37,7 @@ REEL_SCALAR float tanh(float x) {
 }
 REEL_SCALAR double tanh(double x) {
   const double a = abs(x);
-  return copysign(tanh_by_exponential(a > 40.0 ? 40.0 : a), x);
+  return copysign(tanh_by_exponential(at_most(a, 40.0)), x);
 }
 
 /// 1 / (1 + e^-x), with relative accuracy in the left tail, down to the denormals.
