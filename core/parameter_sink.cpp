@@ -40,11 +40,11 @@ ParameterSink::ParameterSink(std::shared_ptr<FlatBuffer> home) : home_(std::move
   }
   reached_ = empty({home_->members.size()}, {.dtype = u8});
   backend(Device::cpu()).fill(reached_.array(), 0);
-  home_->sweeps.fetch_add(1, std::memory_order_relaxed);
+  add_to(home_->sweeps, 1);
 }
 
 ParameterSink::~ParameterSink() {
-  home_->sweeps.fetch_sub(1, std::memory_order_relaxed);
+  add_to(home_->sweeps, -1);
   if (!pending_.defined()) return;
   const std::lock_guard lock(home_->mutex);
   home_->spare = std::move(pending_);

@@ -67,11 +67,11 @@ Offsets Offsets::from_offsets(std::span<const std::int64_t> offsets, SourceLocat
 }
 
 Offsets::Offsets(const Offsets& other) : state_(other.state_) {
-  state_->references.fetch_add(1, std::memory_order_relaxed);
+  detail::add_to(state_->references, std::int64_t{1});
 }
 
 Offsets::~Offsets() {
-  if (state_ == nullptr || state_->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (state_ == nullptr || detail::add_to(state_->references, std::int64_t{-1}, std::memory_order_acq_rel) != 1) return;
   for (DeviceCopy* copy = state_->copies; copy != nullptr;) {
     DeviceCopy* const next = copy->next;
     delete copy;

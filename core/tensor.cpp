@@ -354,7 +354,7 @@ void Tensor::note_write(const char* call, SourceLocation where) {
     detail::refuse_undefined(call, "tensor", where);
   detail::refuse_if_taped(*this, call, where);
   detail::TensorState& root = state_->version_root();
-  root.version.fetch_add(1, std::memory_order_relaxed);
+  detail::add_to(root.version, 1u);
   root.writer = call;
   root.written_at = where;
 }

@@ -13,6 +13,7 @@
 
 #include "reel/core/array.h"
 #include "reel/core/running.h"
+#include "reel/core/shared_count.h"
 #include "reel/core/source_location.h"
 
 namespace reel {
@@ -49,11 +50,11 @@ struct TensorState {
 
 REEL_API void destroy(TensorState* state) noexcept;
 
-REEL_INLINE void retain(TensorState* state) { state->references.fetch_add(1, std::memory_order_relaxed); }
+REEL_INLINE void retain(TensorState* state) { add_to(state->references, 1); }
 REEL_INLINE void release(TensorState* state) noexcept {
   // The last handle needs no atomic decrement: nobody else can see the count.
   if (state->references.load(std::memory_order_acquire) == 1 ||
-      state->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      add_to(state->references, -1, std::memory_order_acq_rel) == 1)
     destroy(state);
 }
 

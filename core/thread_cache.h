@@ -8,6 +8,7 @@
 
 #include "reel/core/macros.h"
 #include "reel/core/running.h"
+#include "reel/core/shared_count.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 extern "C" void __asan_poison_memory_region(const volatile void* address, std::size_t size);
@@ -89,7 +90,7 @@ struct ThreadCache {
 
   static constexpr std::int64_t kAsked = std::int64_t{1} << 62;
 
-  void hold(std::int64_t difference) { held.fetch_add(difference, std::memory_order_relaxed); }
+  void hold(std::int64_t difference) { add_to(held, difference); }
   bool asked() const { return held.load(std::memory_order_relaxed) > kAsked / 2; }
   std::int64_t cached() const {
     const std::int64_t bytes = held.load(std::memory_order_relaxed) - live.get();

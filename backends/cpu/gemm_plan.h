@@ -212,7 +212,7 @@ REEL_INLINE int64_t cost_of(int64_t m, int64_t n, int64_t k, bool b_transposed) 
 template <class T>
 REEL_INLINE bool better_turned(const Product<T>& p) {
   constexpr int64_t width = Vec<T>::width;
-  if (!p.b.transposed && p.n > width / 2) return false;
+  if (!p.b.transposed && (p.n > width / 2 || (p.n >= p.m && p.n > kDotRows))) return false;  // neither costs less
   if (p.m * p.n > 1 << 16 && p.n > kDotRows) return false;
   const int64_t turning = p.n == 1 && p.c_stride == 1 ? 0 : (p.accumulate ? 10 : 5) * p.m * p.n / width;
   return cost_of<T>(p.n, p.m, p.k, !p.a.transposed) + turning < cost_of<T>(p.m, p.n, p.k, p.b.transposed);
