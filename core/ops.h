@@ -255,6 +255,13 @@ class REEL_API Ops {
   /// From dy; each of dx, dscale, dshift may be null: not wanted.
   virtual void normalize_backward(const Array& x, bool center, const Array* scale, const Array* mean, const Array& rstd,
                                   const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) = 0;
+  /// y = (x - center) scale + shift, numbers of a channel: x, y [n, channels, length], x's last axis without gaps, y without
+  /// any; center, scale, shift [channels] or null (0, 1, 0).
+  virtual void scale_channels(const Array& x, const Array* center, const Array* scale, const Array* shift,
+                              const Array& y) = 0;
+  /// From dy, without gaps; each of dx, dscale, dshift may be null: not wanted.
+  virtual void scale_channels_backward(const Array& x, const Array* center, const Array* scale, const Array& dy,
+                                       const Array* dx, const Array* dscale, const Array* dshift) = 0;
 
   // --- attention and recurrent cells ------------------------------------------------------------------------------------
   /// y [total queries, heads, value width]; state [total queries, heads, 2]: each query's largest score and

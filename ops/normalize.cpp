@@ -129,22 +129,79 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized, int leading, const Ten
   return normalize("rms_norm", x, r, weight, {}, where).y;
 }
 
-// Checks that x is [n, channels, ...]; gives the shape of a number per channel that broadcasts to it.
-Shape check_channels(const char* op, const Tensor& x, double eps, SourceLocation where) {
+// Checks that x is [n, channels, ...].
+void check_channels(const char* op, const Tensor& x, double eps, SourceLocation where) {
   check::floating(op, "x", x, where);
   check_eps(op, eps, where);
   if (x.rank() < 2)
     throw ShapeError(std::string(op) + ": x must have shape [n, channels, ...], got " + x.shape().str(), where);
-  Shape shape{x.shape()[1]};
-  for (int i = 2; i < x.rank(); ++i) shape.push_back(1);
-  return shape;
 }
 
-// y * weight + bias, a number of each per channel; contiguous.
-Tensor affine(Tensor y, const Tensor& weight, const Tensor& bias, const Shape& per_channel) {
-  if (weight.defined()) y = y * reshape(weight, per_channel);
-  if (bias.defined()) y = y + reshape(bias, per_channel);
-  return contiguous(y);
+// x [n, channels, ...] seen as [n, channels, the rest], the rest without gaps.
+Tensor in_runs(const Tensor& x) {
+  const std::int64_t n = x.shape()[0], channels = x.shape()[1];
+  std::int64_t length = 1;
+  bool gapless = true;
+  for (int i = x.rank() - 1; i >= 2; length *= x.shape()[i--]) gapless = gapless && x.stride(i) == length;
+  if (!gapless) return reshaped(packed(x), {n, channels, length});
+  const std::int64_t strides[] = {x.stride(0), x.stride(1), 1};
+  return detail::view(x, 0, {n, channels, length}, strides);
+}
+
+// (x - center) scale + shift for x [n, channels, ...], numbers of each channel that may be undefined; contiguous.
+Tensor affine(const char* op, const Tensor& x, const Tensor& center, const Tensor& scale, const Tensor& shift,
+              SourceLocation where) {
+  constexpr std::int64_t kShortest = 8;  // elements of a channel side by side, for which it pays
+  const std::int64_t channels = x.shape()[1],
+                     length = x.shape()[0] * channels == 0 ? 0 : x.size() / x.shape()[0] / channels;
+  const auto per_channel = [&](const Tensor& numbers, int after) {
+    Shape shape{channels};
+    for (int i = 0; i < after; ++i) shape.push_back(1);
+    return reshape(numbers, shape);
+  };
+  if (length < kShortest || !(center.defined() || scale.defined() || shift.defined())) {
+    Tensor y = x;
+    if (center.defined()) y = y - per_channel(center, x.rank() - 2);
+    if (scale.defined()) y = y * per_channel(scale, x.rank() - 2);
+    if (shift.defined()) y = y + per_channel(shift, x.rank() - 2);
+    return contiguous(y);
+  }
+  const auto array_of = [](const Tensor& t) { return t.defined() ? &t.array() : nullptr; };
+  const auto numbers_of = [](const Tensor& t) { return t.defined() ? packed(t) : t; };
+  const Tensor from = in_runs(x), middle = numbers_of(center), factor = numbers_of(scale), term = numbers_of(shift);
+  const Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  backend(x.device())
+      .scale_channels(from.array(), array_of(middle), array_of(factor), array_of(term),
+                      reshaped(y, from.shape()).array());
+  if (!detail::taping()) return y;
+  detail::record_op(op, where, {&x, &center, &scale, &shift}, y, {&x, &center, &scale}, [=](Gradients& g) {
+    if (g.recording()) {
+      const Tensor dy = reshape(g.dy(), from.shape());
+      const Tensor dx = scale.defined() ? dy * per_channel(scale, 1) : dy;
+      if (g.needs(0)) g.add(0, reshape(dx, g.shape(0)));
+      if (g.needs(1)) g.add(1, -sum(dx, {0, 2}));
+      if (g.needs(2)) {
+        const Tensor in = reshape(x, from.shape());
+        g.add(2, sum(dy * (center.defined() ? in - per_channel(center, 1) : in), {0, 2}));
+      }
+      if (g.needs(3)) g.add(3, sum(dy, {0, 2}));
+      return;
+    }
+    const auto room = [&](bool wanted, const Shape& shape) {
+      return wanted ? empty(shape, {.dtype = x.dtype(), .device = x.device()}) : Tensor();
+    };
+    const Tensor dx = room(g.needs(0), x.shape()), dscale = room(g.needs(2), {channels}),
+                 dshift = room(g.needs(1) || g.needs(3), {channels});
+    const Tensor to = dx.defined() ? reshaped(dx, from.shape()) : dx;
+    backend(x.device())
+        .scale_channels_backward(from.array(), array_of(middle), array_of(factor), packed(g.dy()).array(), array_of(to),
+                                 array_of(dscale), array_of(dshift));
+    g.add(0, dx);
+    if (g.needs(1)) g.add(1, factor.defined() ? -factor * dshift : -dshift);
+    g.add(2, dscale);
+    if (g.needs(3)) g.add(3, dshift);
+  });
+  return y;
 }
 
 // Whether two tensors [channels] have an element in one place.
@@ -233,7 +290,7 @@ Ragged rms_norm(const Ragged& x, const Shape& normalized, const Tensor& weight, 
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps,
                   SourceLocation where) {
-  const Shape per_channel = check_channels("group_norm", x, eps, where);
+  check_channels("group_norm", x, eps, where);
   const std::int64_t channels = x.shape()[1];
   if (groups < 1 || channels % groups != 0)
     throw ShapeError("group_norm: groups must divide the channels, got " + std::to_string(groups) + " for x of shape " +
@@ -243,7 +300,7 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
   check_weight("group_norm", "bias", bias, x, {channels}, where);
   Rows r{x.shape()[0] * groups, channels / groups, true, eps};
   for (int i = 2; i < x.rank(); ++i) r.n *= x.shape()[i];
-  return affine(normalize("group_norm", x, r, {}, {}, where).y, weight, bias, per_channel);
+  return affine("group_norm", normalize("group_norm", x, r, {}, {}, where).y, {}, weight, bias, where);
 }
 Ragged group_norm(const Ragged& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps,
                   SourceLocation where) {
@@ -252,7 +309,7 @@ Ragged group_norm(const Ragged& x, std::int64_t groups, const Tensor& weight, co
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance, const Tensor& weight,
                   const Tensor& bias, BatchNormOptions options, SourceLocation where) {
-  const Shape per_channel = check_channels("batch_norm", x, options.eps, where);
+  check_channels("batch_norm", x, options.eps, where);
   const Shape channels{x.shape()[1]};
   check_weight("batch_norm", "running_mean", running_mean, x, channels, where);
   check_weight("batch_norm", "running_variance", running_variance, x, channels, where);
@@ -263,12 +320,12 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
     check_apart("running_mean", running_mean, "bias", bias, where);
     check_apart("running_variance", running_variance, "weight", weight, where);
     check_apart("running_variance", running_variance, "bias", bias, where);
-    return affine(by_batch(x, running_mean, running_variance, options, where), weight, bias, per_channel);
+    return affine("batch_norm", by_batch(x, running_mean, running_variance, options, where), {}, weight, bias, where);
   }
   if (!running_mean.defined() || !running_variance.defined())
     throw Error("batch_norm: out of training running_mean and running_variance must be defined", where);
   const Tensor rstd = rsqrt(running_variance + options.eps);
-  return affine(x - reshape(running_mean, per_channel), weight.defined() ? rstd * weight : rstd, bias, per_channel);
+  return affine("batch_norm", x, running_mean, weight.defined() ? rstd * weight : rstd, bias, where);
 }
 Ragged batch_norm(const Ragged& x, const Tensor& running_mean, const Tensor& running_variance, const Tensor& weight,
                   const Tensor& bias, BatchNormOptions options, SourceLocation where) {

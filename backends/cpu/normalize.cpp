@@ -5,6 +5,8 @@
 // below the deviation, subtracting the distance's square costs a bit at most. Otherwise, as in constant rows, a second pass sums
 // the squares about the mean, so that neither a large mean nor a constant row costs digits. What rounding takes from the mean
 // (`rest`) is subtracted too; backward, which is given the rounded mean, finds it again.
+//
+// And the numbers of channels, by which images are scaled and shifted afterwards, or instead.
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
@@ -215,6 +217,33 @@ void add_parts(T* parts, int64_t count, int64_t width) {
   });
 }
 
+/// What runs of channels lie in: x [n, channels, length], and the numbers of each channel, null: neutral.
+template <class T>
+struct Channels {
+  const T* x;
+  int64_t outer_stride, channel_stride, channels, length;
+  const T *center, *scale, *shift;
+
+  Channels(const Array& x_, const Array* center_, const Array* scale_, const Array* shift_)
+      : x(x_.as<T>()),
+        outer_stride(x_.strides[0]),
+        channel_stride(x_.strides[1]),
+        channels(x_.shape[1]),
+        length(x_.shape[2]),
+        center(center_ ? center_->as<T>() : nullptr),
+        scale(scale_ ? scale_->as<T>() : nullptr),
+        shift(shift_ ? shift_->as<T>() : nullptr) {}
+
+  const T* run(int64_t unit) const { return x + unit / channels * outer_stride + unit % channels * channel_stride; }
+  REEL_INLINE Vec<T> center_of(int64_t unit) const {
+    return Vec<T>::broadcast(center ? center[unit % channels] : T(0));
+  }
+  REEL_INLINE Vec<T> scale_of(int64_t unit) const { return Vec<T>::broadcast(scale ? scale[unit % channels] : T(1)); }
+  REEL_INLINE Vec<T> shift_of(int64_t unit) const {
+    return Vec<T>::broadcast(shift ? shift[unit % channels] : T(-0.0));
+  }
+};
+
 }  // namespace
 
 void CpuOps::normalize(const Array& x, bool center, double epsilon, const Array* scale, const Array* shift,
@@ -269,6 +298,62 @@ void CpuOps::normalize_backward(const Array& x, bool, const Array* scale, const 
     };
     give(dscale, scratch.as<T>());
     give(dshift, scratch.as<T>() + width - n);
+  });
+}
+
+void CpuOps::scale_channels(const Array& x, const Array* center, const Array* scale, const Array* shift,
+                            const Array& y) {
+  if (x.size == 0) return;
+  dispatch_floating(x.dtype, [&]<class T>() {
+    const Channels<T> in(x, center, scale, shift);
+    T* const to = y.as<T>();
+    parallel_for(x.size / in.length, max<int64_t>(1, kGrain / in.length), [=](int64_t begin, int64_t end) {
+      for (int64_t unit = begin; unit < end; ++unit) {
+        const Vec<T> middle = in.center_of(unit), factor = in.scale_of(unit), term = in.shift_of(unit);
+        const T* const run = in.run(unit);
+        for_each_vector<T>(0, in.length, [=](auto lanes, int64_t i) {
+          lanes.store(to + unit * in.length + i, (lanes.load(run + i) - middle) * factor + term);
+        });
+      }
+    });
+  });
+}
+
+void CpuOps::scale_channels_backward(const Array& x, const Array* center, const Array* scale, const Array& dy,
+                                     const Array* dx, const Array* dscale, const Array* dshift) {
+  const int64_t n = x.shape[0], channels = x.shape[1];
+  if (x.size == 0) {
+    for (const Array* sums : {dscale, dshift})
+      if (sums != nullptr) fill(*sums, 0);
+    return;
+  }
+  dispatch_floating(x.dtype, [&]<class T>() {
+    const Channels<T> in(x, center, scale, nullptr);
+    T* const to = dx ? dx->as<T>() : nullptr;
+    const Scratch scratch(sizeof(T) *
+                          static_cast<std::size_t>(2 * n * channels));  // [n, 2, channels]: of dscale, dshift
+    T* const parts = scratch.as<T>();
+    parallel_for(n * channels, max<int64_t>(1, kNormalizeGrain / in.length), [=](int64_t begin, int64_t end) {
+      for (int64_t unit = begin; unit < end; ++unit) {
+        const Vec<T> middle = in.center_of(unit), factor = in.scale_of(unit);
+        const T *const run = in.run(unit), *const grad = dy.as<T>() + unit * in.length;
+        T* const gradient = to ? to + unit * in.length : nullptr;
+        const Sums<T, 2> sums = sum_terms<T, 2>(in.length, [=](const Pack<T, 2>& acc, auto lanes, int64_t i) {
+          const Vec<T> g = lanes.load(grad + i), d = existing(lanes, lanes.load(run + i) - middle);
+          if (gradient != nullptr) lanes.store(gradient + i, g * factor);
+          return Pack<T, 2>{{fma(g, d, acc.v[0]), acc.v[1] + g}};
+        });
+        T* const part = parts + unit / channels * 2 * channels + unit % channels;
+        part[0] = sums.of[0];
+        part[channels] = sums.of[1];
+      }
+    });
+    add_parts(parts, n, 2 * channels);
+    const auto give = [&](const Array* sums, const T* from) {
+      if (sums != nullptr) __builtin_memcpy(sums->data, from, sizeof(T) * static_cast<std::size_t>(channels));
+    };
+    give(dscale, parts);
+    give(dshift, parts + channels);
   });
 }
 

@@ -62,6 +62,10 @@ class CudaOps final : public MissingOps {
                  const Array* mean, const Array& rstd) override;
   void normalize_backward(const Array& x, bool center, const Array* scale, const Array* mean, const Array& rstd,
                           const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) override;
+  void scale_channels(const Array& x, const Array* center, const Array* scale, const Array* shift,
+                      const Array& y) override;
+  void scale_channels_backward(const Array& x, const Array* center, const Array* scale, const Array& dy,
+                               const Array* dx, const Array* dscale, const Array* dshift) override;
 
   void attention(const Attention& attention, const Array& q, const Array& k, const Array& v, const Array* mask,
                  const Array& y, const Array& state) override;

@@ -25,14 +25,6 @@ REEL_DEVICE Sums<T, K> join_pieces(RowGroup group, const Sums<T, K>* of_pieces, 
   return join_sums(group, own, scratch);
 }
 
-/// f(i) for the packs of `count` elements of a row from begin to end that are this thread's.
-template <int count, class F>
-REEL_DEVICE void each_pack(RowGroup group, int64_t begin, int64_t end, F f) {
-  for (int64_t i = begin + static_cast<int64_t>(group.lane()) * count; i < end;
-       i += static_cast<int64_t>(group.width()) * count)
-    f(i);
-}
-
 /// The sums of x - origin and of its square.
 template <class T, int count>
 REEL_DEVICE Sums<T, 2> sums_of(RowGroup group, const T* x, int64_t begin, int64_t end, T origin, Sums<T, 2>* scratch) {

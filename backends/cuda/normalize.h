@@ -31,6 +31,14 @@ REEL_DEVICE Sums<T, K> join_sums(Group group, const Sums<T, K>& own, Sums<T, K>*
   });
 }
 
+/// f(i) for the packs of `count` elements of a row from begin to end that are this thread's.
+template <int count, class F>
+REEL_DEVICE void each_pack(RowGroup group, int64_t begin, int64_t end, F f) {
+  for (int64_t i = begin + static_cast<int64_t>(group.lane()) * count; i < end;
+       i += static_cast<int64_t>(group.width()) * count)
+    f(i);
+}
+
 /// The mean is mean + rest, which is 0 without centering.
 template <class T>
 struct RowStatistics {

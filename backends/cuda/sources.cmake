@@ -7,6 +7,7 @@ set(REEL_CUDA_KERNELS
   attention_narrow_backward.cu
   binary.cu
   cell.cu
+  channels.cu
   cholesky.cu
   conv.cu
   conv_gathered.cu

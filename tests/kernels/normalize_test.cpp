@@ -156,6 +156,78 @@ TYPED_TEST(NormalizeKernel, GradientsOfScaleAndShiftDoNotDependOnThreads) {
   }
 }
 
+// x is a view of [channels, n, length]; each of the numbers and gradients may be absent.
+TYPED_TEST(NormalizeKernel, ChannelsAreScaledAndShifted) {
+  using T = TypeParam;
+  const double epsilon = std::numeric_limits<T>::epsilon();
+  for (const auto& [n, channels, length] :
+       {std::array<int64_t, 3>{3, 5, 1}, {2, 4, 7}, {3, 2, 64}, {1, 3, 1031}, {0, 3, 8}, {300, 2, 19}}) {
+    const Shape shape{n, channels, length};
+    const auto turned = test::random_array<T>({channels, n, length}, 12), dy = test::random_array<T>(shape, 13);
+    Array x = turned.array();
+    x.shape = shape;
+    x.strides[0] = length, x.strides[1] = n * length;
+    x.contiguous = false;
+    const auto at = [&](int64_t i, int64_t c, int64_t k) { return turned[(c * n + i) * length + k]; };
+    const auto center = test::random_array<T>({channels}, 14), scale = test::random_array<T>({channels}, 15),
+               shift = test::random_array<T>({channels}, 16);
+    for (int given = 0; given < 8; ++given) {
+      const bool has_center = given & 1, has_scale = given & 2, has_shift = given & 4;
+      TestArray<T> y(shape), dx(shape), dscale(Shape{channels}), dshift(Shape{channels});
+      test::cpu().scale_channels(x, pointer(center, has_center), pointer(scale, has_scale), pointer(shift, has_shift),
+                                 y);
+      test::cpu().scale_channels_backward(x, pointer(center, has_center), pointer(scale, has_scale), dy, &dx.array(),
+                                          &dscale.array(), &dshift.array());
+      EXPECT_TRUE(y.margins_intact() && dx.margins_intact() && dscale.margins_intact() && dshift.margins_intact());
+      for (int64_t c = 0; c < channels; ++c) {
+        const T m = has_center ? center[c] : T(0), factor = has_scale ? scale[c] : T(1);
+        long double of_scale = 0, of_shift = 0, size = 1;
+        for (int64_t i = 0; i < n; ++i)
+          for (int64_t k = 0; k < length; ++k) {
+            const int64_t place = (i * channels + c) * length + k;
+            const T scaled = (at(i, c, k) - m) * factor;
+            ASSERT_EQ(y[place], has_shift ? scaled + shift[c] : scaled);
+            ASSERT_EQ(dx[place], dy[place] * factor);
+            of_scale += static_cast<long double>(dy[place]) * (at(i, c, k) - m);
+            of_shift += dy[place];
+            size += std::abs(dy[place]) * (1 + std::abs(at(i, c, k) - m));
+          }
+        ASSERT_NEAR(dscale[c], of_scale, 8 * epsilon * static_cast<double>(size));
+        ASSERT_NEAR(dshift[c], of_shift, 8 * epsilon * static_cast<double>(size));
+      }
+      TestArray<T> alone(Shape{channels}), other(shape);
+      test::cpu().scale_channels_backward(x, pointer(center, has_center), pointer(scale, has_scale), dy, nullptr,
+                                          nullptr, &alone.array());
+      EXPECT_TRUE(test::same_bits(alone, dshift));
+      test::cpu().scale_channels_backward(x, pointer(center, has_center), pointer(scale, has_scale), dy, nullptr,
+                                          &alone.array(), nullptr);
+      EXPECT_TRUE(test::same_bits(alone, dscale));
+      test::cpu().scale_channels_backward(x, pointer(center, has_center), pointer(scale, has_scale), dy, &other.array(),
+                                          nullptr, nullptr);
+      EXPECT_TRUE(test::same_bits(other, dx));
+    }
+  }
+}
+
+TYPED_TEST(NormalizeKernel, GradientsOfChannelsDoNotDependOnThreads) {
+  using T = TypeParam;
+  const Shape shape{67, 9, 1000};
+  const auto x = test::random_array<T>(shape, 17), dy = test::random_array<T>(shape, 18);
+  const auto center = test::random_array<T>({9}, 19);
+  TestArray<T> first(Shape{9}), first_shift(Shape{9});
+  for (const int threads : test::kThreadCounts) {
+    const test::Threads scope(threads);
+    TestArray<T> dscale(Shape{9}), dshift(Shape{9});
+    test::cpu().scale_channels_backward(x, &center.array(), nullptr, dy, nullptr, &dscale.array(), &dshift.array());
+    if (threads == 1) {
+      first = dscale;
+      first_shift = dshift;
+    }
+    EXPECT_TRUE(test::same_bits(dscale, first));
+    EXPECT_TRUE(test::same_bits(dshift, first_shift));
+  }
+}
+
 TYPED_TEST(NormalizeKernel, DropoutWritesItsElementsOnly) {
   using T = TypeParam;
   for (const int64_t n : test::kSizes) {
