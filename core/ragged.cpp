@@ -66,9 +66,7 @@ Offsets Offsets::from_offsets(std::span<const std::int64_t> offsets, SourceLocat
   return result;
 }
 
-Offsets::Offsets(const Offsets& other) : state_(other.state_) {
-  detail::add_to(state_->references, std::int64_t{1});
-}
+Offsets::Offsets(const Offsets& other) : state_(other.state_) { detail::add_to(state_->references, std::int64_t{1}); }
 
 Offsets::~Offsets() {
   if (state_ == nullptr || detail::add_to(state_->references, std::int64_t{-1}, std::memory_order_acq_rel) != 1) return;

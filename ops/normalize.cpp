@@ -154,7 +154,7 @@ Tensor affine(const char* op, const Tensor& x, const Tensor& center, const Tenso
   constexpr std::int64_t kShortest = 8;  // elements of a channel side by side, for which it pays
   const std::int64_t channels = x.shape()[1],
                      length = x.shape()[0] * channels == 0 ? 0 : x.size() / x.shape()[0] / channels;
-  const auto per_channel = [&](const Tensor& numbers, int after) {
+  const auto per_channel = [channels](const Tensor& numbers, int after) {
     Shape shape{channels};
     for (int i = 0; i < after; ++i) shape.push_back(1);
     return reshape(numbers, shape);

@@ -126,11 +126,13 @@ struct KernelsOf {
   using L = Leaves<Op, T>;
   using Partial = typename L::Partial;
 
-  REEL_INLINE static Partial tree(const T* x, int64_t count) {
-    if (count <= L::kLeaf) return L::leaf(x, count);
+  __attribute__((noinline)) static Partial tree_of_leaves(const T* x, int64_t count) {
     Tree<Op, Partial> tree;
     for (int64_t i = 0; i < count; i += L::kLeaf) tree.push(L::leaf(x + i, min(L::kLeaf, count - i)));
     return tree.total();
+  }
+  REEL_INLINE static Partial tree(const T* x, int64_t count) {
+    return count <= L::kLeaf ? L::leaf(x, count) : tree_of_leaves(x, count);
   }
   REEL_INLINE static void write(Partial partial, int64_t divisor, void* y) {
     T value = L::finish(partial);
