@@ -148,17 +148,55 @@ Tensor in_runs(const Tensor& x) {
   return detail::view(x, 0, {n, channels, length}, strides);
 }
 
+// A number per channel with `after` axes of size 1 behind.
+Tensor per_channel(const Tensor& numbers, int after) {
+  Shape shape = numbers.shape();
+  for (int i = 0; i < after; ++i) shape.push_back(1);
+  return reshape(numbers, shape);
+}
+
+// What affine keeps for its gradients, seen as [n, channels, length]; x and center undefined where scale has none.
+struct Affine {
+  Shape shape;
+  Tensor x, center, scale;
+};
+
+void recorded_gradients(Gradients& g, const Affine& a) {
+  const Tensor dy = reshape(g.dy(), a.shape), of_shift = sum(dy, {0, 2});
+  if (g.needs(0)) g.add(0, reshape(a.scale.defined() ? dy * per_channel(a.scale, 1) : dy, g.shape(0)));
+  if (g.needs(1)) g.add(1, a.scale.defined() ? -a.scale * of_shift : -of_shift);
+  if (g.needs(2)) {
+    const Tensor x = reshape(a.x, a.shape);
+    g.add(2, sum(dy * (a.center.defined() ? x - per_channel(a.center, 1) : x), {0, 2}));
+  }
+  if (g.needs(3)) g.add(3, of_shift);
+}
+
+void gradients(Gradients& g, const Affine& a) {
+  const Tensor dy = reshaped(packed(g.dy()), a.shape), x = a.x.defined() ? in_runs(a.x) : dy;  // of dscale alone
+  const auto room = [&](bool wanted, const Shape& shape) {
+    return wanted ? empty(shape, {.dtype = dy.dtype(), .device = dy.device()}) : Tensor();
+  };
+  const auto array_of = [](const Tensor& t) { return t.defined() ? &t.array() : nullptr; };
+  const auto numbers_of = [](const Tensor& t) { return t.defined() ? packed(t) : t; };
+  const Shape channels{a.shape[1]};
+  const Tensor dx = room(g.needs(0), a.shape), dscale = room(g.needs(2), channels),
+               dshift = room(g.needs(1) || g.needs(3), channels), center = numbers_of(a.center),
+               scale = numbers_of(a.scale);
+  backend(dy.device())
+      .scale_channels_backward(x.array(), array_of(center), array_of(scale), dy.array(), array_of(dx), array_of(dscale),
+                               array_of(dshift));
+  if (g.needs(0)) g.add(0, reshaped(dx, g.shape(0)));
+  if (g.needs(1)) g.add(1, scale.defined() ? -scale * dshift : -dshift);
+  g.add(2, dscale);
+  if (g.needs(3)) g.add(3, dshift);
+}
+
 // (x - center) scale + shift for x [n, channels, ...], numbers of each channel that may be undefined; contiguous.
 Tensor affine(const char* op, const Tensor& x, const Tensor& center, const Tensor& scale, const Tensor& shift,
               SourceLocation where) {
   constexpr std::int64_t kShortest = 8;  // elements of a channel side by side, for which it pays
-  const std::int64_t channels = x.shape()[1],
-                     length = x.shape()[0] * channels == 0 ? 0 : x.size() / x.shape()[0] / channels;
-  const auto per_channel = [channels](const Tensor& numbers, int after) {
-    Shape shape{channels};
-    for (int i = 0; i < after; ++i) shape.push_back(1);
-    return reshape(numbers, shape);
-  };
+  const std::int64_t planes = x.shape()[0] * x.shape()[1], length = planes == 0 ? 0 : x.size() / planes;
   if (length < kShortest || !(center.defined() || scale.defined() || shift.defined())) {
     Tensor y = x;
     if (center.defined()) y = y - per_channel(center, x.rank() - 2);
@@ -174,33 +212,16 @@ Tensor affine(const char* op, const Tensor& x, const Tensor& center, const Tenso
       .scale_channels(from.array(), array_of(middle), array_of(factor), array_of(term),
                       reshaped(y, from.shape()).array());
   if (!detail::taping()) return y;
-  detail::record_op(op, where, {&x, &center, &scale, &shift}, y, {&x, &center, &scale}, [=](Gradients& g) {
-    if (g.recording()) {
-      const Tensor dy = reshape(g.dy(), from.shape());
-      const Tensor dx = scale.defined() ? dy * per_channel(scale, 1) : dy;
-      if (g.needs(0)) g.add(0, reshape(dx, g.shape(0)));
-      if (g.needs(1)) g.add(1, -sum(dx, {0, 2}));
-      if (g.needs(2)) {
-        const Tensor in = reshape(x, from.shape());
-        g.add(2, sum(dy * (center.defined() ? in - per_channel(center, 1) : in), {0, 2}));
-      }
-      if (g.needs(3)) g.add(3, sum(dy, {0, 2}));
-      return;
-    }
-    const auto room = [&](bool wanted, const Shape& shape) {
-      return wanted ? empty(shape, {.dtype = x.dtype(), .device = x.device()}) : Tensor();
-    };
-    const Tensor dx = room(g.needs(0), x.shape()), dscale = room(g.needs(2), {channels}),
-                 dshift = room(g.needs(1) || g.needs(3), {channels});
-    const Tensor to = dx.defined() ? reshaped(dx, from.shape()) : dx;
-    backend(x.device())
-        .scale_channels_backward(from.array(), array_of(middle), array_of(factor), packed(g.dy()).array(), array_of(to),
-                                 array_of(dscale), array_of(dshift));
-    g.add(0, dx);
-    if (g.needs(1)) g.add(1, factor.defined() ? -factor * dshift : -dshift);
-    g.add(2, dscale);
-    if (g.needs(3)) g.add(3, dshift);
-  });
+  const auto tracked = [](const Tensor& t) { return t.defined() && is_tracked(t); };
+  Affine kept{from.shape(), {}, {}, {}};
+  if (tracked(x) || tracked(center)) kept.scale = scale;
+  if (tracked(scale)) {
+    kept.x = x;
+    // A running mean may move before the sweep: a copy is small.
+    if (center.defined()) kept.center = tracked(center) ? center : detail::copied(center, center.dtype());
+  }
+  detail::record_op(op, where, {&x, &center, &scale, &shift}, y, {&kept.x, &kept.center, &kept.scale},
+                    [kept](Gradients& g) { g.recording() ? recorded_gradients(g, kept) : gradients(g, kept); });
   return y;
 }
 

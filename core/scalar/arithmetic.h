@@ -122,7 +122,7 @@ REEL_SCALAR float smaller_magnitude(float x, float limit) {
 }
 
 #if !defined(__CUDA_ARCH__)
-/// 0, of which the compiler does not know.
+/// 0, of which the compiler does not know. Each translation unit has its own: nothing is linked across instruction sets.
 [[gnu::used]] static int unknown_zero = 0;
 #endif
 

@@ -113,6 +113,21 @@ OpCase rms(const std::string& variant, const std::function<Tensor(const Tensors&
               {[] { rms_norm(Tensor(), {2}); }, {"rms_norm", "x must be defined", "cases.cpp"}}}};
 }
 
+// x [rows, 4, 2, cols + 4]: a channel's elements of an image are side by side.
+Tensors images_and(Maker& make, Size size, int numbers) {
+  const Extent n = extent_of(size);
+  Tensors in{make.uniform({size == Size::large ? 33 : n.rows, 4, 2, n.cols + 4}, -3, 5)};
+  for (int i = 0; i < numbers; ++i) in.push_back(make.uniform({4}, 0.5, 2));
+  return in;
+}
+
+OpCase of_images(OpCase op, int numbers) {
+  op.name += "/images";
+  op.inputs = [=](Maker& make, Size size) { return images_and(make, size, numbers); };
+  op.bad = {};
+  return op;
+}
+
 OpCase group(const std::string& variant, const std::function<Tensor(const Tensors&)>& call) {
   return {.name = "group_norm" + variant,
           .inputs = [](Maker& make, Size size) { return channels_and(make, size, 2); },
@@ -232,6 +247,9 @@ std::vector<OpCase> normalize_cases() {
           "/ragged",
           [=](const Tensors& in) { return batch_norm(in_sequences(in[0]), {}, {}, in[1], in[2], training).values(); }),
       batch_running(),
+      of_images(group("", [](const Tensors& in) { return group_norm(in[0], 2, in[1], in[2]); }), 2),
+      of_images(batch("", [=](const Tensors& in) { return batch_norm(in[0], {}, {}, in[1], in[2], training); }), 2),
+      of_images(batch_running(), 4),
       dropping("", [](const Tensor& x, Generator& g) { return dropout(x, 0.3, {.generator = &g}); }),
       dropping("/ragged",
                [](const Tensor& x, Generator& g) { return dropout(in_sequences(x), 0.3, {.generator = &g}).values(); }),

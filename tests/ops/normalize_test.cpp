@@ -308,5 +308,32 @@ TEST(BatchNorm, OfARaggedCountsEveryRowOnce) {
       batch_norm(x, {}, {}, {}, {}, {.training = true}).to_vector<double>());
 }
 
+// What only another input's gradient needs is not kept: it may be written before the sweep.
+TEST(BatchNorm, MayBeTrainedBetweenARunOutOfTrainingAndItsSweep) {
+  Tensor x = randn({3, 2, 3, 4}), running_mean = zeros({2}), running_variance = ones({2});
+  const Tensor weight = rand({2}) + 1.0, bias = zeros({2}), dy = randn(x.shape());
+  const auto gradients = [&](bool trains_between, const Tensors& wanted) {
+    running_mean.fill_(0.25);
+    running_variance.fill_(2);
+    Tape tape;
+    for (const Tensor& t : wanted) tape.watch(t);
+    const Tensor y = batch_norm(x, running_mean, running_variance, weight, bias);
+    if (trains_between) {
+      const Tensor other = randn({4, 2, 9});
+      batch_norm(other, running_mean, running_variance, weight, bias, {.training = true});
+    }
+    return tape.gradient(y, dy, wanted);
+  };
+  for (const Tensors& wanted : {Tensors{x, weight, bias}, Tensors{weight}, Tensors{x}, Tensors{bias}}) {
+    const Tensors still = gradients(false, wanted), moved = gradients(true, wanted);
+    for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(still[i].to_vector<float>(), moved[i].to_vector<float>());
+  }
+  Tape tape;
+  tape.watch(bias);
+  const Tensor y = batch_norm(x, running_mean, running_variance, weight, bias);
+  x.fill_(0);
+  EXPECT_NO_THROW(tape.gradient(y, dy, {bias}));
+}
+
 }  // namespace
 }  // namespace reel::test
