@@ -19,6 +19,10 @@ using detail::Gradients;
 using detail::packed;
 using detail::reshaped;
 
+// For kernels, of a tensor that may be undefined.
+const Array* array_of(const Tensor& t) { return t.defined() ? &t.array() : nullptr; }
+Tensor packed_or_none(const Tensor& t) { return t.defined() ? packed(t) : t; }
+
 // What is normalised: x seen as [rows, n].
 struct Rows {
   std::int64_t rows, n;
@@ -56,7 +60,6 @@ struct Normalized {
 Normalized normalize(const char* op, const Tensor& x, const Rows& r, const Tensor& weight, const Tensor& bias,
                      SourceLocation where) {
   const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
-  const auto array_of = [](const Tensor& t) { return t.defined() ? &t.array() : nullptr; };
   const auto row_of = [n = r.n](const Tensor& t) { return t.defined() ? reshaped(packed(t), {n}) : t; };
   const Tensor from = reshaped(packed(x), {r.rows, r.n}), scale = row_of(weight), shift = row_of(bias);
   const Tensor y = empty(x.shape(), like), rstd = empty({r.rows}, like);
@@ -65,21 +68,20 @@ Normalized normalize(const char* op, const Tensor& x, const Rows& r, const Tenso
       .normalize(from.array(), r.center, r.eps, array_of(scale), array_of(shift), reshaped(y, from.shape()).array(),
                  array_of(mean), rstd.array());
   if (detail::taping())
-    detail::record_op(op, where, {&x, &weight, &bias}, y, {&x, &weight},
-                      [x, weight, from, scale, mean, rstd, r, array_of](Gradients& g) {
-                        if (g.recording()) return recorded_gradients(g, x, weight, r);
-                        const auto room = [&](int i) {
-                          return g.needs(i) ? empty(g.shape(i), {.dtype = x.dtype(), .device = x.device()}) : Tensor();
-                        };
-                        const Tensor dx = room(0), dweight = room(1), dbias = room(2);
-                        backend(x.device())
-                            .normalize_backward(from.array(), r.center, array_of(scale), array_of(mean), rstd.array(),
-                                                packed(g.dy()).array(), array_of(dx), array_of(dweight),
-                                                array_of(dbias));
-                        g.add(0, dx);
-                        g.add(1, dweight);
-                        g.add(2, dbias);
-                      });
+    detail::record_op(
+        op, where, {&x, &weight, &bias}, y, {&x, &weight}, [x, weight, from, scale, mean, rstd, r](Gradients& g) {
+          if (g.recording()) return recorded_gradients(g, x, weight, r);
+          const auto room = [&](int i) {
+            return g.needs(i) ? empty(g.shape(i), {.dtype = x.dtype(), .device = x.device()}) : Tensor();
+          };
+          const Tensor dx = room(0), dweight = room(1), dbias = room(2);
+          backend(x.device())
+              .normalize_backward(from.array(), r.center, array_of(scale), array_of(mean), rstd.array(),
+                                  packed(g.dy()).array(), array_of(dx), array_of(dweight), array_of(dbias));
+          g.add(0, dx);
+          g.add(1, dweight);
+          g.add(2, dbias);
+        });
   return {y, mean, rstd};
 }
 
@@ -155,7 +157,7 @@ Tensor per_channel(const Tensor& numbers, int after) {
   return reshape(numbers, shape);
 }
 
-// What affine keeps for its gradients, seen as [n, channels, length]; x and center undefined where scale has none.
+// What affine keeps for its gradients: `shape` is [n, channels, length]; x and center are undefined where scale has none.
 struct Affine {
   Shape shape;
   Tensor x, center, scale;
@@ -177,12 +179,10 @@ void gradients(Gradients& g, const Affine& a) {
   const auto room = [&](bool wanted, const Shape& shape) {
     return wanted ? empty(shape, {.dtype = dy.dtype(), .device = dy.device()}) : Tensor();
   };
-  const auto array_of = [](const Tensor& t) { return t.defined() ? &t.array() : nullptr; };
-  const auto numbers_of = [](const Tensor& t) { return t.defined() ? packed(t) : t; };
   const Shape channels{a.shape[1]};
   const Tensor dx = room(g.needs(0), a.shape), dscale = room(g.needs(2), channels),
-               dshift = room(g.needs(1) || g.needs(3), channels), center = numbers_of(a.center),
-               scale = numbers_of(a.scale);
+               dshift = room(g.needs(1) || g.needs(3), channels), center = packed_or_none(a.center),
+               scale = packed_or_none(a.scale);
   backend(dy.device())
       .scale_channels_backward(x.array(), array_of(center), array_of(scale), dy.array(), array_of(dx), array_of(dscale),
                                array_of(dshift));
@@ -204,15 +204,14 @@ Tensor affine(const char* op, const Tensor& x, const Tensor& center, const Tenso
     if (shift.defined()) y = y + per_channel(shift, x.rank() - 2);
     return contiguous(y);
   }
-  const auto array_of = [](const Tensor& t) { return t.defined() ? &t.array() : nullptr; };
-  const auto numbers_of = [](const Tensor& t) { return t.defined() ? packed(t) : t; };
-  const Tensor from = in_runs(x), middle = numbers_of(center), factor = numbers_of(scale), term = numbers_of(shift);
+  const Tensor from = in_runs(x), middle = packed_or_none(center), factor = packed_or_none(scale),
+               term = packed_or_none(shift);
   const Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
   backend(x.device())
       .scale_channels(from.array(), array_of(middle), array_of(factor), array_of(term),
                       reshaped(y, from.shape()).array());
   if (!detail::taping()) return y;
-  const auto tracked = [](const Tensor& t) { return t.defined() && is_tracked(t); };
+  const auto tracked = [&](const Tensor& t) { return detail::would_record(op, t, where); };
   Affine kept{from.shape(), {}, {}, {}};
   if (tracked(x) || tracked(center)) kept.scale = scale;
   if (tracked(scale)) {
