@@ -94,7 +94,8 @@ void copy_rows(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y
   }
 }
 
-/// x [rows, columns] in panels of `width` columns: y[c / width * panel + r * width + c % width] = x[r, c].
+/// x [rows, columns] in panels of `width` columns: y[c / width * panel + r * width + c % width] = x[r, c]. Rows are asked for
+/// ahead: each begins where the processor does not foresee it.
 template <class T, int64_t width>
 void copy_into_panels(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y, int64_t panel) {
   using V = Vec<T>;
@@ -103,7 +104,10 @@ void copy_into_panels(const T* x, int64_t x_stride, int64_t rows, int64_t column
     int64_t c = 0;
     for (; c + width <= columns; c += width, to += panel)
 #pragma GCC unroll 4
-      for (int64_t i = 0; i < width; i += V::width) V::load(x + c + i).store(to + i);
+      for (int64_t i = 0; i < width; i += V::width) {
+        __builtin_prefetch(x + 4 * x_stride + c + i);
+        V::load(x + c + i).store(to + i);
+      }
     for (int64_t i = 0; c < columns; ++c, ++i) to[i] = x[c];
   }
 }

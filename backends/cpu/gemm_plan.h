@@ -4,6 +4,7 @@
 #include "reel/backends/cpu/gemm_dot.h"
 #include "reel/backends/cpu/kernel.h"
 #include "reel/core/ops.h"
+#include "reel/core/parallel.h"
 
 /// The outermost part of the matrix product, the plan: which operands to pack, how to cut the work among threads, which way
 /// round. Every element of c is one fma chain in ascending k, on from c where k is cut, so the plan may depend on all
@@ -86,20 +87,21 @@ constexpr int64_t kNearBytes = 640 * 1024;
 /// Bytes of b from which on its rows lie so far that whole ones are packed before, rather than pieces of them in passing.
 constexpr int64_t kFarBytes = 2048 * 1024;
 
-/// Where to cut. Pieces share nothing, so that no thread waits for another, and few pieces copy little twice; but all should
-/// take as long, so their number is a power of two. Rows are cut first: threads then write to lines of c of their own.
+/// Where to cut. Pieces share nothing, so that no thread waits for another, and few pieces copy little twice: two for a thread,
+/// if there is work enough. All should take as long, so their number is a power of two. Rows are cut first: threads then write
+/// to lines of c of their own.
 template <class T>
 REEL_INLINE Cut cut_of(const Block<T>& x) {
   // A block of b stays in the level 2 cache of its set's machines: 512 KiB with AVX-512, else 256 KiB.
   constexpr int64_t columns = 1024 / static_cast<int64_t>(sizeof(T));
   constexpr int64_t rows = (kVectorBytes == 64 ? 2048 : 1024) / static_cast<int64_t>(sizeof(T));
   // Rows that pay for a copy of b: none is made where k is short.
-  const int64_t many = x.b_transposed || x.k >= 256 ? 256 : 64, few = x.b_transposed ? 128 : 2 * kTileRows<2>;
+  const int64_t many = x.b_transposed || x.k >= 256 ? 512 : 64, few = x.b_transposed ? 128 : 2 * kTileRows<2>;
   const int64_t work = x.m * x.n * x.k, panels = ceil_div(x.n, kPanel<T>);
 
+  const int64_t most = max<int64_t>(2 * num_threads(), x.m < many ? 8 : 2);  // few rows copy nothing
   int64_t pieces = 2;
-  while (pieces < 8 && work >= pieces << 21) pieces *= 2;
-  while (work >= pieces << 27) pieces *= 2;
+  while (pieces < most && work >= pieces << (pieces < 8 ? 21 : 24)) pieces *= 2;
 
   Cut cut;
   // Pieces of rows share b, pieces of columns a: of the larger, one core's part stays with it from step to step.
