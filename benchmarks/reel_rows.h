@@ -56,7 +56,7 @@ template <class F>
 Work forward(F f) {
   auto last = std::make_shared<reel::Tensor>();
   return {[f, last](std::int64_t n) {
-            for (std::int64_t i = 0; i < n; ++i) *last = f();
+            call_repeatedly(n, *last, f);
             reel::synchronize(device());
           },
           [last] { return digest({*last}); }};
@@ -68,11 +68,11 @@ Work with_backward(reel::Tensors xs, F f) {
   auto last = std::make_shared<Tensors>();
   const Tensor dy = tensor(50, f(xs).shape());
   return {[=](std::int64_t n) {
-            for (std::int64_t i = 0; i < n; ++i) {
+            call_repeatedly(n, *last, [&] {
               Tape tape;
               for (const Tensor& x : xs) tape.watch(x);
-              *last = tape.gradient(f(xs), dy, xs);
-            }
+              return tape.gradient(f(xs), dy, xs);
+            });
             reel::synchronize(device());
           },
           [last] { return digest(*last); }};

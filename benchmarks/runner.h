@@ -59,6 +59,14 @@ std::function<void(std::int64_t)> repeated(F f) {
   };
 }
 
+/// n calls of f, the last of which leaves its result in `last`. The others' results are gone before the next call, which may
+/// take their memory: it is still near.
+template <class Result, class F>
+void call_repeatedly(std::int64_t n, Result& last, F f) {
+  for (std::int64_t i = 1; i < n; ++i) f();
+  if (n > 0) last = f();
+}
+
 /// Main program of one side. `--rows` lists the rows and how many threads each is bound to (0: any). `--serve` reads lines
 /// "<row> <seconds> [<threads>]", times that row by slope for about so long, and answers each with one line of JSON: row,
 /// seconds, low, high, digest, and what else the row's work tells. What a row needs is kept for the next time that it is

@@ -18,10 +18,9 @@ class Gelu {
  public:
   REEL_INLINE static V value(V x) {
     const Exponential e(x);
-    const V v = e.a - pick(kTail[0], e.interval),
-            first = fma(pick(kTail[2], e.interval), v, pick(kTail[1], e.interval));
-    const V p = fma(polynomial<3>(kTail, v, e.interval), v, first);
-    return fma(fma(p, e.y, p) * e.power, V::broadcast(-0x1p-64f), relu(x));
+    const V v = e.a - pick(kTail[0], e.interval), value{V::R::min(pick(kTail[1], e.interval).raw, e.a.raw)};
+    const V p = fma(polynomial<2>(kTail, v, e.interval), v, value);
+    return fma(fma(p, e.y, p) * e.power, V::broadcast(-0x1p-65f), relu(x));
   }
 
   REEL_INLINE static V derivative(V x) {
@@ -61,7 +60,8 @@ class Gelu {
       q = fma(q, z, V::broadcast(0.00260415350f));
       q = fma(q, z, V::broadcast(-0.0208331475f));
       q = fma(q, z, V::broadcast(0.125f));
-      y = fma(z * z, q, V::broadcast(-0.5f) * z);
+      if constexpr (kIntervals == 8) y = z * fma(q, z, V::broadcast(-0.5f));
+      else y = fma(z * z, q, V::broadcast(-0.5f) * z);  // four intervals leave less room for rounding
       power = from_bits(bits_of(shifted) << scalar::Format<float>::kMantissa);
     }
   };
@@ -73,27 +73,26 @@ class Gelu {
     return sum;
   }
 
-  /// kTail: a exp(a^2 / 2) Phi(-a): the center of an interval, the value there, which is a float to 2^-30, and the powers of
-  /// v = a - center, error 2^-26.4 of the value, 2^-25.4 with four intervals. At 0, where the value is 0, half of v comes last
-  /// and without rounding. kSlope: exp(a^2 / 2) Phi(-a) - a / sqrt(2 pi), error 2^-25.3 of the value or of 1/2, if that is more.
+  /// kTail: twice a exp(a^2 / 2) Phi(-a): the center of an interval, the value there, which is a float to 2^-30, and the powers
+  /// of v = a - center, error 2^-26.4 of the value, 2^-25.4 with four intervals. Around 0 the value is a itself, which comes last
+  /// and without rounding: a is less than what stands there, and elsewhere it is more.
+  /// kSlope: exp(a^2 / 2) Phi(-a) - a / sqrt(2 pi), error 2^-25.3 of the value or of 1/2, if that is more.
 #if defined(REEL_SIMD_AVX512)
   alignas(32) static constexpr float kTail[][kIntervals] = {
       {1.4471f, 2.4862f, 3.9086f, 5.9822f, 8.9049f, 12.836726f, 0.0f, 0.7028f},
-      {0.30484083f, 0.35294944f, 0.37677598f, 0.38861904f, 0.3940906f, 0.39656404f, 0.0f, 0.2169034f},
-      {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.5f, 0.0f},
-      {0.07448214f, 0.027616004f, 0.009757453f, 0.003206842f, 0.0010516879f, 0.00036406209f, 0.0f, 0.18069059f},
-      {-0.04021009f, -0.011663396f, -0.0030973938f, -0.00073126075f, -0.0001691061f, -4.1561532e-05f, -0.39894214f,
-       -0.11854422f},
-      {0.017845703f, 0.0041422807f, 0.000843344f, 0.00014525147f, 2.391156e-05f, 4.1938906e-06f, 0.24999385f,
-       0.0625745f},
-      {-0.006942357f, -0.0013128666f, -0.00020785921f, -2.6511234e-05f, -3.1247416e-06f, -3.9422753e-07f, -0.13288876f,
-       -0.02851877f},
-      {0.0024448491f, 0.00038135596f, 4.791913e-05f, 4.5510733e-06f, 3.8964885e-07f, 3.5479882e-08f, 0.061860252f,
-       0.011627215f},
-      {-0.0008327142f, -0.00010689066f, -1.1296035e-05f, -7.865576e-07f, -5.201844e-08f, -3.2421725e-09f, -0.024294313f,
-       -0.0043935203f},
-      {0.00026388443f, 3.0587646e-05f, 2.2794993e-06f, 1.3383142e-07f, 6.0156404e-09f, 2.6248398e-10f, 0.0061144265f,
-       0.0016008214f},
+      {0.60968167f, 0.7058989f, 0.75355196f, 0.7772381f, 0.7881812f, 0.7931281f, 1.0f, 0.4338068f},
+      {0.14896429f, 0.055232007f, 0.019514905f, 0.006413684f, 0.0021033757f, 0.00072812417f, 0.0f, 0.36138117f},
+      {-0.08042018f, -0.023326792f, -0.0061947876f, -0.0014625215f, -0.0003382122f, -8.3123065e-05f, -0.7978843f,
+       -0.23708844f},
+      {0.035691407f, 0.008284561f, 0.001686688f, 0.00029050294f, 4.782312e-05f, 8.387781e-06f, 0.4999877f, 0.125149f},
+      {-0.013884714f, -0.0026257331f, -0.00041571842f, -5.3022468e-05f, -6.2494832e-06f, -7.8845505e-07f, -0.26577753f,
+       -0.05703754f},
+      {0.0048896982f, 0.0007627119f, 9.583826e-05f, 9.102147e-06f, 7.792977e-07f, 7.0959764e-08f, 0.123720504f,
+       0.02325443f},
+      {-0.0016654284f, -0.00021378131f, -2.259207e-05f, -1.5731152e-06f, -1.0403688e-07f, -6.484345e-09f, -0.048588626f,
+       -0.008787041f},
+      {0.00052776886f, 6.117529e-05f, 4.5589986e-06f, 2.6766284e-07f, 1.2031281e-08f, 5.2496796e-10f, 0.012228853f,
+       0.0032016428f},
   };
   alignas(32) static constexpr float kSlope[][kIntervals] = {
       {1.4576f, 2.43575f, 4.0188f, 5.8876f, 8.8223f, 12.785016f, 0.0f, 0.7087f},
@@ -112,18 +111,17 @@ class Gelu {
   };
 #else
   alignas(16) static constexpr float kTail[][kIntervals] = {
-      {1.72792435f, 4.98518753f, 10.5378342f, 0.0f},
-      {0.322942108f, 0.384519339f, 0.395442635f, 0.0f},
-      {0.0f, 0.0f, 0.0f, 0.5f},
-      {0.055573415f, 0.00523133669f, 0.000647301145f, 0.0f},
-      {-0.027986683f, -0.00138339831f, -8.90571318e-05f, -0.398942262f},
-      {0.011667273f, 0.000316627353f, 1.08074364e-05f, 0.249999151f},
-      {-0.00429048296f, -6.64217805e-05f, -1.22349024e-06f, -0.132968336f},
-      {0.00143335317f, 1.32010282e-05f, 1.30857856e-07f, 0.0624137223f},
-      {-0.000440126343f, -2.37914037e-06f, -1.28560078e-08f, -0.0262640566f},
-      {0.000130845568f, 3.67784565e-07f, 1.37380463e-09f, 0.00965824351f},
-      {-4.12445042e-05f, -9.50616368e-08f, -1.91159977e-10f, -0.00274981465f},
-      {9.25538279e-06f, 2.37029969e-08f, 1.58143984e-11f, 0.00043192762f},
+      {1.7279244f, 4.9851875f, 10.537834f, 0.0f},
+      {0.6458842f, 0.7690387f, 0.79088527f, 1.0f},
+      {0.11114683f, 0.010462673f, 0.0012946023f, 0.0f},
+      {-0.055973366f, -0.0027667966f, -0.00017811426f, -0.7978845f},
+      {0.023334546f, 0.0006332547f, 2.1614873e-05f, 0.4999983f},
+      {-0.008580966f, -0.00013284356f, -2.4469805e-06f, -0.26593667f},
+      {0.0028667063f, 2.6402056e-05f, 2.617157e-07f, 0.124827445f},
+      {-0.0008802527f, -4.7582807e-06f, -2.5712016e-08f, -0.052528113f},
+      {0.00026169114f, 7.3556913e-07f, 2.7476093e-09f, 0.019316487f},
+      {-8.248901e-05f, -1.9012327e-07f, -3.8231995e-10f, -0.0054996293f},
+      {1.8510766e-05f, 4.7405994e-08f, 3.1628797e-11f, 0.00086385524f},
   };
   alignas(16) static constexpr float kSlope[][kIntervals] = {
       {1.73516846f, 4.93286133f, 10.5927734f, 0.0f},

@@ -38,7 +38,7 @@ Work forward(Function f) {
   auto last = std::make_shared<Tensor>();
   return {[f, last](Int n) mutable {
             const c10::InferenceMode guard;
-            for (Int i = 0; i < n; ++i) *last = f();
+            call_repeatedly(n, *last, f);
           },
           [last] {
             const c10::InferenceMode guard;
@@ -51,7 +51,7 @@ Work with_backward(Tensors xs, Function f) {
   for (Tensor& x : xs) x.requires_grad_(true);
   const Tensor y = f(xs).detach();
   const Tensor dy = tensor(50, y.sizes());
-  return {repeated([=]() mutable { *last = torch::autograd::grad({f(xs)}, xs, {dy}); }),
+  return {[=](Int n) mutable { call_repeatedly(n, *last, [&] { return torch::autograd::grad({f(xs)}, xs, {dy}); }); },
           [last] { return digest(*last); }};
 }
 
