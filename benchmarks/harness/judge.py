@@ -66,29 +66,34 @@ class Judge:
         return statistics.median(widths) if widths else None
 
     def share(self, row, terms):
-        """What share of Reel's time the limit takes, at its best in the same rounds: (median, least, most)."""
+        """What share of Reel's time the limit takes: (median, least, most)."""
         shares = self.shares(row, terms)
         return statistics.median(shares), min(shares), max(shares)
 
     def shares(self, row, terms):
+        """Round by round: a machine that others use too may be twice as fast in the next one."""
         own = self.results[row]["times"]["reel"]["plain"]
-        limit = sum(self.term_seconds(row, term) for term in terms)
-        return [limit / seconds for seconds in own]
+        return [sum(self.term_seconds(term, self.limit_rounds(row, term["of"])[i]) for term in terms) / seconds
+                for i, seconds in enumerate(own)]
 
     def limit_seconds(self, row, name):
         """What a call of the limit took at best, while the row was measured."""
         return best_of(self.results[row]["limits"].get(name) or self.limits[name])
 
-    def term_seconds(self, row, term):
-        seconds = self.limit_seconds(row, term["of"])
+    def limit_rounds(self, row, name):
+        """What a call of the limit took in each of the row's rounds; at best, where it was not measured in them."""
+        return self.results[row]["limits"].get(name) or [best_of(self.limits[name])] * len(self.results[row]["times"]["reel"]["plain"])
+
+    def term_seconds(self, term, seconds):
+        """What the term takes where a call of its limit takes so long."""
         if "count" in term:
             return amount(term["count"]) * seconds
         unit = "bytes" if "bytes" in term else "flops"
         return amount(term[unit]) / self.work[term["of"]][unit] * seconds
 
     def term_text(self, row, term):
-        seconds = self.limit_seconds(row, term["of"])
-        took = duration(self.term_seconds(row, term))
+        seconds = statistics.median(self.limit_rounds(row, term["of"]))
+        took = duration(self.term_seconds(term, seconds))
         name = limit_name(term["of"])
         what = f" ({term['what']})" if "what" in term else ""
         if "count" in term:
@@ -98,12 +103,13 @@ class Judge:
         return f"{amount(term[unit]) / 1e6:.4g} {short} at {rate} of {name}{what} = {took}"
 
     def stopped_by(self, entry, row):
-        """(text, whether the limit excuses a miss), or None without one. It does if Reel reaches the required share of it; or if it
+        """(text, whether the limit excuses a miss) of the row's limit, or of that which takes longest; None without one."""
+        return max((self.excuse(entry, row, limit) for limit in limits_of(entry, row)), key=lambda e: e[0], default=(0, None))[1]
+
+    def excuse(self, entry, row, limit):
+        """(share of Reel's time, (text, whether the limit excuses a miss)). It does if Reel reaches the required share of it; or if it
         alone takes longer than the missed bars leave, unless Reel is slower than a peer. What anyone does faster is no limit."""
-        limit = entry.get("limits", {}).get(row)
-        if not limit:
-            return None
-        terms = limit["limit"] if isinstance(limit["limit"], list) else [limit["limit"]]
+        terms = as_list(limit["limit"])
         share, least, most = self.share(row, terms)
         text = " + ".join(self.term_text(row, term) for term in terms)
         text = (f"stopped by: {text}; Reel {duration(self.seconds(row))}, {share:.0%} of the limit "
@@ -114,10 +120,10 @@ class Judge:
         took = share * self.seconds(row)
         fastest = min((self.seconds(row, side) for side in self.results[row]["times"]), default=math.inf)
         if fastest * BEATEN < took:
-            return f"{text}, which is none: {duration(fastest)} was measured", False
+            return share, (f"{text}, which is none: {duration(fastest)} was measured", False)
         left = max((left for left, _, _, met in self.judged(entry, row) if met is False), default=math.inf)
         beyond = took >= left and self.seconds(row) <= fastest
-        return text + (f"; the bar leaves {duration(left)}" if beyond else ""), beyond or share >= limit["share"]
+        return share, (text + (f"; the bar leaves {duration(left)}" if beyond else ""), beyond or share >= limit["share"])
 
     def undecided(self, entry, row):
         """Whether some rounds meet a bar of the row and some miss it."""
@@ -170,13 +176,20 @@ def rows_beside(entry, row):
     return [beside_row(row, other) for other in entry.get("at_most_times", {})]
 
 
+def as_list(one_or_more):
+    return one_or_more if isinstance(one_or_more, list) else [one_or_more]
+
+
+def limits_of(entry, row):
+    return as_list(entry.get("limits", {}).get(row, []))
+
+
 def limit_rows(entry, row):
-    """The limits that must be measured beside a row, with the one that is told beside its own."""
-    excuse = entry.get("limits", {}).get(row, {})
-    limit = excuse.get("limit", [])
-    names = [term["of"] for term in (limit if isinstance(limit, list) else [limit])]
-    names += [excuse["beside"]] if "beside" in excuse else []
-    return sorted({*names, *([entry["share_of"]] if "share_of" in entry else [])})
+    """The limits that must be measured beside a row, with those that are told beside its own."""
+    names = {entry["share_of"]} if "share_of" in entry else set()
+    for limit in limits_of(entry, row):
+        names |= {term["of"] for term in as_list(limit["limit"])} | ({limit["beside"]} if "beside" in limit else set())
+    return sorted(names)
 
 
 def peak(entry, row):
