@@ -88,27 +88,32 @@ constexpr int64_t kNearBytes = 640 * 1024;
 constexpr int64_t kFarBytes = 2048 * 1024;
 
 /// Where to cut. Pieces share nothing, so that no thread waits for another, and few pieces copy little twice: two for a thread,
-/// if there is work enough. All should take as long, so their number is a power of two. Rows are cut first: threads then write
-/// to lines of c of their own.
+/// if there is work enough. All should take as long, so their number is a power of two. Rows are cut first, for threads then write
+/// to lines of c of their own, but where pieces are many they are about square, which copies least.
 template <class T>
 REEL_INLINE Cut cut_of(const Block<T>& x) {
   // A block of b stays in the level 2 cache of its set's machines: 512 KiB with AVX-512, else 256 KiB.
   constexpr int64_t columns = 1024 / static_cast<int64_t>(sizeof(T));
   constexpr int64_t rows = (kVectorBytes == 64 ? 2048 : 1024) / static_cast<int64_t>(sizeof(T));
   // Rows that pay for a copy of b: none is made where k is short.
-  const int64_t many = x.b_transposed || x.k >= 256 ? 512 : 64, few = x.b_transposed ? 128 : 2 * kTileRows<2>;
+  const int64_t many = x.b_transposed || x.k >= 256 ? 192 : 48, few = x.b_transposed ? 128 : 2 * kTileRows<2>;
   const int64_t work = x.m * x.n * x.k, panels = ceil_div(x.n, kPanel<T>);
 
-  const int64_t most = max<int64_t>(2 * num_threads(), x.m < many ? 8 : 2);  // few rows copy nothing
+  const int64_t most = max<int64_t>(2 * num_threads(), x.m < 2 * many ? 8 : 2);  // few rows copy nothing
   int64_t pieces = 2;
   while (pieces < most && work >= pieces << (pieces < 8 ? 21 : 24)) pieces *= 2;
 
   Cut cut;
   // Pieces of rows share b, pieces of columns a: of the larger, one core's part stays with it from step to step.
   if (x.m > x.n && x.m >= 96) cut.row_pieces = 2;
-  while (cut.row_pieces < pieces && x.m >= 3 * many / 2 * cut.row_pieces) cut.row_pieces *= 2;
-  while (cut.row_pieces * cut.column_pieces < pieces && 2 * cut.column_pieces <= panels) cut.column_pieces *= 2;
-  while (cut.row_pieces * cut.column_pieces < pieces && x.m >= 2 * few * cut.row_pieces) cut.row_pieces *= 2;
+  const auto halve = [&](int64_t& parts, int64_t size, int64_t least) {
+    while (cut.row_pieces * cut.column_pieces < pieces && size >= 2 * least * parts) parts *= 2;
+  };
+  halve(cut.row_pieces, x.m, 2 * many);
+  halve(cut.column_pieces, panels, columns / kPanel<T>);
+  halve(cut.row_pieces, x.m, many);
+  halve(cut.column_pieces, panels, 1);
+  halve(cut.row_pieces, x.m, few);
   const int64_t width = ceil_div(panels, cut.column_pieces) * kPanel<T>;
   cut.columns = even_piece(width, columns * max<int64_t>(1, rows / x.k), kPanel<T>);  // the more, the shorter k is
   // Rows that lie a multiple of 4 KiB apart share the 8 places of one set of a level 1 cache.

@@ -5,59 +5,13 @@
 // below the deviation, subtracting the distance's square costs a bit at most. Otherwise, as in constant rows, a second pass sums
 // the squares about the mean, so that neither a large mean nor a constant row costs digits. What rounding takes from the mean
 // (`rest`) is subtracted too; backward, which is given the rounded mean, finds it again.
-//
-// And the numbers of channels, by which images are scaled and shifted afterwards, or instead.
 
+#include "reel/backends/cpu/normalize.h"
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
-#include "reel/backends/cpu/segments.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
-
-/// v with 0 in the lanes that do not exist.
-template <class T>
-REEL_INLINE Vec<T> existing(const AllLanes<T>&, Vec<T> v) {
-  return v;
-}
-template <class T>
-REEL_INLINE Vec<T> existing(const FirstLanes<T>& lanes, Vec<T> v) {
-  alignas(kVectorBytes) T all[Vec<T>::width];
-  v.store(all);
-  return lanes.load(all);
-}
-
-template <class T, int K>
-struct Sums {
-  T of[K];
-  friend REEL_INLINE Sums operator+(const Sums& a, const Sums& b) {
-    Sums sum;
-    for (int k = 0; k < K; ++k) sum.of[k] = a.of[k] + b.of[k];
-    return sum;
-  }
-};
-
-/// K sums over a row at once, of the terms f(acc, lanes, i) = acc + terms. The order depends on n alone.
-template <class T, int K, class F>
-REEL_INLINE Sums<T, K> sum_terms(int64_t n, F f) {
-  return pairwise(0, n, kLeafElements<T>, [&](int64_t begin, int64_t end) {
-    constexpr int64_t width = Vec<T>::width;
-    const F term = f;  // what f captures stays in registers
-    Pack<T, K> a = Pack<T, K>::broadcast(0), b = a, c = a;
-    int64_t i = begin;
-    for (; i + 3 * width <= end; i += 3 * width) {
-      a = term(a, AllLanes<T>{}, i);
-      b = term(b, AllLanes<T>{}, i + width);
-      c = term(c, AllLanes<T>{}, i + 2 * width);
-    }
-    for (; i + width <= end; i += width) a = term(a, AllLanes<T>{}, i);
-    if (i < end) b = term(b, FirstLanes<T>(end - i), i);
-    const Pack<T, K> all = a + b + c;
-    Sums<T, K> sums;
-    for (int k = 0; k < K; ++k) sums.of[k] = reduce_add(all.v[k]);
-    return sums;
-  });
-}
 
 /// The mean is mean + rest, which is 0 without centering.
 template <class T>
@@ -199,50 +153,8 @@ struct Backward {
   }
 };
 
-/// Elements that are worth a thread: each costs as much as several of a sum.
-constexpr int64_t kNormalizeGrain = kGrain / 4;
-
 /// Rows whose part of dscale and dshift is added up in plain order; the parts are joined pairwise.
 REEL_INLINE int64_t rows_of_part(int64_t n) { return min<int64_t>(max<int64_t>(2 * kGrain / n, 8), 128); }
-
-/// parts [count, width]: the first becomes the sum of all.
-template <class T>
-void add_parts(T* parts, int64_t count, int64_t width) {
-  parallel_for(width, max<int64_t>(64, kGrain / count), [=](int64_t begin, int64_t end) {
-    join_pairwise(count, [=](int64_t i, int64_t later) {
-      T *const to = parts + i * width, *const from = parts + later * width;
-      for_each_vector<T>(
-          begin, end, [=](auto lanes, int64_t j) { lanes.store(to + j, lanes.load(to + j) + lanes.load(from + j)); });
-    });
-  });
-}
-
-/// What runs of channels lie in: x [n, channels, length], and the numbers of each channel, null: neutral.
-template <class T>
-struct Channels {
-  const T* x;
-  int64_t outer_stride, channel_stride, channels, length;
-  const T *center, *scale, *shift;
-
-  Channels(const Array& x_, const Array* center_, const Array* scale_, const Array* shift_)
-      : x(x_.as<T>()),
-        outer_stride(x_.strides[0]),
-        channel_stride(x_.strides[1]),
-        channels(x_.shape[1]),
-        length(x_.shape[2]),
-        center(center_ ? center_->as<T>() : nullptr),
-        scale(scale_ ? scale_->as<T>() : nullptr),
-        shift(shift_ ? shift_->as<T>() : nullptr) {}
-
-  const T* run(int64_t unit) const { return x + unit / channels * outer_stride + unit % channels * channel_stride; }
-  REEL_INLINE Vec<T> center_of(int64_t unit) const {
-    return Vec<T>::broadcast(center ? center[unit % channels] : T(0));
-  }
-  REEL_INLINE Vec<T> scale_of(int64_t unit) const { return Vec<T>::broadcast(scale ? scale[unit % channels] : T(1)); }
-  REEL_INLINE Vec<T> shift_of(int64_t unit) const {
-    return Vec<T>::broadcast(shift ? shift[unit % channels] : T(-0.0));
-  }
-};
 
 }  // namespace
 
@@ -298,62 +210,6 @@ void CpuOps::normalize_backward(const Array& x, bool, const Array* scale, const 
     };
     give(dscale, scratch.as<T>());
     give(dshift, scratch.as<T>() + width - n);
-  });
-}
-
-void CpuOps::scale_channels(const Array& x, const Array* center, const Array* scale, const Array* shift,
-                            const Array& y) {
-  if (x.size == 0) return;
-  dispatch_floating(x.dtype, [&]<class T>() {
-    const Channels<T> in(x, center, scale, shift);
-    T* const to = y.as<T>();
-    parallel_for(x.size / in.length, max<int64_t>(1, kGrain / in.length), [=](int64_t begin, int64_t end) {
-      for (int64_t unit = begin; unit < end; ++unit) {
-        const Vec<T> middle = in.center_of(unit), factor = in.scale_of(unit), term = in.shift_of(unit);
-        const T* const run = in.run(unit);
-        for_each_vector<T>(0, in.length, [=](auto lanes, int64_t i) {
-          lanes.store(to + unit * in.length + i, (lanes.load(run + i) - middle) * factor + term);
-        });
-      }
-    });
-  });
-}
-
-void CpuOps::scale_channels_backward(const Array& x, const Array* center, const Array* scale, const Array& dy,
-                                     const Array* dx, const Array* dscale, const Array* dshift) {
-  const int64_t n = x.shape[0], channels = x.shape[1];
-  if (x.size == 0) {
-    for (const Array* sums : {dscale, dshift})
-      if (sums != nullptr) fill(*sums, 0);
-    return;
-  }
-  dispatch_floating(x.dtype, [&]<class T>() {
-    const Channels<T> in(x, center, scale, nullptr);
-    T* const to = dx ? dx->as<T>() : nullptr;
-    const Scratch scratch(sizeof(T) *
-                          static_cast<std::size_t>(2 * n * channels));  // [n, 2, channels]: of dscale, dshift
-    T* const parts = scratch.as<T>();
-    parallel_for(n * channels, max<int64_t>(1, kNormalizeGrain / in.length), [=](int64_t begin, int64_t end) {
-      for (int64_t unit = begin; unit < end; ++unit) {
-        const Vec<T> middle = in.center_of(unit), factor = in.scale_of(unit);
-        const T *const run = in.run(unit), *const grad = dy.as<T>() + unit * in.length;
-        T* const gradient = to ? to + unit * in.length : nullptr;
-        const Sums<T, 2> sums = sum_terms<T, 2>(in.length, [=](const Pack<T, 2>& acc, auto lanes, int64_t i) {
-          const Vec<T> g = lanes.load(grad + i), d = existing(lanes, lanes.load(run + i) - middle);
-          if (gradient != nullptr) lanes.store(gradient + i, g * factor);
-          return Pack<T, 2>{{fma(g, d, acc.v[0]), acc.v[1] + g}};
-        });
-        T* const part = parts + unit / channels * 2 * channels + unit % channels;
-        part[0] = sums.of[0];
-        part[channels] = sums.of[1];
-      }
-    });
-    add_parts(parts, n, 2 * channels);
-    const auto give = [&](const Array* sums, const T* from) {
-      if (sums != nullptr) __builtin_memcpy(sums->data, from, sizeof(T) * static_cast<std::size_t>(channels));
-    };
-    give(dscale, parts);
-    give(dshift, parts + channels);
   });
 }
 

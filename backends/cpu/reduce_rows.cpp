@@ -164,10 +164,48 @@ struct KernelsOf {
     T* const to = static_cast<T*>(y);
     if (count <= kFew && step == count) return few(from, rows, count, divisor, to);
     const bool ask = count * static_cast<int64_t>(sizeof(T)) < kVectorBytes;
-    for (int64_t row = 0; row < rows; ++row, from += step) {
+    int64_t row = 0;
+    if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<T, float> && kVectorBytes > 16) {
+      constexpr int64_t width = Vec<T>::width;
+      if (count < 4 * width) row = short_sums<false>(from, rows, step, count, ask, static_cast<T>(divisor), to);
+      else if (count < 8 * width) row = short_sums<true>(from, rows, step, count, ask, static_cast<T>(divisor), to);
+    }
+    from += row * step;
+    for (; row < rows; ++row, from += step) {
       if (ask) __builtin_prefetch(reinterpret_cast<const char*>(from) + kAhead);
       write(tree(from, count), divisor, to + row);
     }
+  }
+
+  /// Sums of rows of less than eight vectors, with four at least or not, the same to the bit: as many together as a vector has
+  /// lanes, so that all their lanes are added up at once. Where a leaf adds nothing to a vector, this one adds zeros: only the
+  /// sign of a zero may differ, until one is added in the end. Returns how many rows there were.
+  template <bool four>
+  static int64_t short_sums(const T* from, int64_t rows, int64_t step, int64_t count, bool ask, T divisor, T* to) {
+    using V = Vec<T>;
+    constexpr int64_t width = V::width;
+    const int64_t vectors = count / width;
+    const auto all_if = [](bool is_there) { return V::first(is_there ? width : 0); };
+    const auto pair = all_if(vectors & 2), single = all_if(vectors & 1), rest = V::first(count % width);
+    const int64_t of_pair = vectors & 4, of_single = vectors & 6;  // in vectors
+    int64_t row = 0;
+    for (; row + width <= rows; row += width) {
+      V sums[width];
+      for (int64_t r = 0; r < width; ++r, from += step) {
+        if (ask) __builtin_prefetch(reinterpret_cast<const char*>(from) + kAhead);
+        const auto at = [from](int64_t k) { return from + k * width; };
+        V e = V::load(at(of_pair), pair), f = V::load(at(of_pair + 1), pair);
+        V g = V::load(at(of_single), single), h = V::load(at(vectors), rest);
+        if constexpr (four) {
+          e = V::load(at(0)) + e, f = V::load(at(1)) + f;
+          g = V::load(at(2)) + g, h = V::load(at(3)) + h;
+        }
+        sums[r] = (e + g) + (f + h);
+      }
+      const V total = reduce_each(sums, [](V a, V b) { return a + b; }) + V::zero();
+      (divisor == 1 ? total : total / V::broadcast(divisor)).store(to + row);
+    }
+    return row;
   }
   static constexpr bool kAnyOrder = is_one_of<Op, Max, Min>;
   static constexpr int64_t kFew = std::is_integral_v<T> ? 0 : kAnyOrder ? 8 : 4;  // elements that need no vector

@@ -295,6 +295,28 @@ TEST(CudaWide, NormalisedRowsOfAnyLengthEqualTheCpus) {
     }
 }
 
+// Runs of channels for warps and blocks, in packs and single elements, whole and cut: of images without gaps, of such whose channels
+// lie outermost, and of such that begin between packs.
+TEST(CudaWide, ChannelsOfAnyLengthEqualTheCpus) {
+  const auto norm = [](const Tensor& x, const Tensors& in) {
+    return batch_norm(x, in[1], in[2] * in[2] + 1, in[3], in[4]);
+  };
+  for (const DType dtype : {f32, f64})
+    for (const std::int64_t length : {8, 31, 64, 513, 1024, 20000, 40004}) {
+      SCOPED_TRACE(std::string(name_of(dtype)) + " " + std::to_string(length));
+      const std::int64_t n = length < 100 ? 70 : 2;
+      const Shape numbers{3}, image{n, 3, length};
+      const auto equal = [&](const Function& image_of, const Shape& memory) {
+        expect_equal_devices([&](const Tensors& in) { return norm(image_of(in), in); },
+                             {memory, numbers, numbers, numbers, numbers}, dtype);
+      };
+      equal([](const Tensors& in) { return in[0]; }, image);
+      equal([](const Tensors& in) { return transpose(in[0], 0, 1); }, {3, n, length});
+      equal([&](const Tensors& in) { return reshape(slice(in[0], 0, 1, 1 + image.size()), image); },
+            {1 + image.size()});
+    }
+}
+
 struct Correlation {
   const char* what;
   Shape x, weight;

@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <type_traits>
+#include <vector>
 
 #include "reel/tests/kernels/arrays.h"
 
@@ -173,7 +175,10 @@ TYPED_TEST(ReduceFloating, SameBitsOnAnyThreads) {
 }
 
 TYPED_TEST(ReduceFloating, ARowAloneGivesTheBitsThatItGivesInABatch) {
-  for (std::int64_t n : {1, 33, 257, 5000, 70001, 300007}) {
+  std::vector<std::int64_t> sizes(140);  // and some that are longer than what is added up by vectors of rows
+  std::iota(sizes.begin(), sizes.end(), 1);
+  sizes.insert(sizes.end(), {257, 5000, 70001, 300007});
+  for (const std::int64_t n : sizes) {
     const std::int64_t batch = n > 10000 ? 3 : 17;
     for (bool across : {false, true}) {  // rows are the first or the last axis
       const Shape shape = across ? Shape{n, batch} : Shape{batch, n};
@@ -214,11 +219,11 @@ TYPED_TEST(ReduceFloating, BitsDoNotDependOnTheLayoutWhenOneAxisIsReduced) {
 }
 
 TYPED_TEST(ReduceFloating, ZerosOfNegativeSignAddUpToZero) {
-  for (std::int64_t n = 1; n <= 9; ++n) {
-    TestArray<TypeParam> x(Shape{3, n}), y(Shape{3, 1});
+  for (std::int64_t n = 1; n <= 130; ++n) {
+    TestArray<TypeParam> x(Shape{19, n}), y(Shape{19, 1});
     for (std::int64_t i = 0; i < x.size(); ++i) x.set(i, TypeParam(-0.0));
     cpu().reduce(ReduceOp::sum, x, y, nullptr);
-    EXPECT_FALSE(std::signbit(y[0])) << n;
+    for (std::int64_t k = 0; k < 19; ++k) EXPECT_FALSE(std::signbit(y[k])) << n;
   }
 }
 
