@@ -257,7 +257,6 @@ int main(int argc, char** argv) {
       {"limit_40mb_stream_copy", 0, [] { return stream_copy_limit(k40MB); }},
 #endif
       {"limit_13mb_read", 0, [] { return read_limit(k13MB); }},
-      {"limit_13mb_write", 0, [] { return write_limit(k13MB); }},
       {"limit_13mb_copy", 0, [] { return copy_limit(k13MB); }},
 #ifdef __AVX__
       {"limit_13mb_stream_copy", 0, [] { return stream_copy_limit(k13MB); }},

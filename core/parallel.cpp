@@ -62,6 +62,10 @@ void set_num_threads(int count, SourceLocation where) {
 
 namespace detail {
 
+int available_threads() {
+  return omp_in_parallel() || forked_child.load(std::memory_order_relaxed) ? 1 : num_threads();
+}
+
 void parallel_chunks(std::int64_t count, std::int64_t chunk, void (*body)(void*, std::int64_t, std::int64_t),
                      void* context) {
   const std::int64_t chunks = (count + chunk - 1) / chunk;
@@ -69,8 +73,9 @@ void parallel_chunks(std::int64_t count, std::int64_t chunk, void (*body)(void*,
     const std::int64_t begin = i * chunk;
     body(context, begin, begin + chunk < count ? begin + chunk : count);
   };
-  const int threads = static_cast<int>(chunks < num_threads() ? chunks : num_threads());
-  if (threads <= 1 || omp_in_parallel() || forked_child.load(std::memory_order_relaxed)) {
+  const int available = available_threads();
+  const int threads = static_cast<int>(chunks < available ? chunks : available);
+  if (threads <= 1) {
     for (std::int64_t i = 0; i < chunks; ++i) run(i);
     return;
   }

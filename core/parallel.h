@@ -13,6 +13,8 @@ REEL_API int num_threads();
 REEL_API void set_num_threads(int count, SourceLocation where = SourceLocation::current());
 
 namespace detail {
+/// Threads that parallel_chunks would use here: 1 inside a parallel region and in a forked child.
+REEL_API int available_threads();
 /// Calls body(context, begin, end) once for each of the consecutive chunks [0, chunk), [chunk, 2 chunk), ... of [0, count),
 /// on several threads. The first exception is rethrown here after all threads have stopped. Serial inside a parallel
 /// region and in a forked child.

@@ -159,6 +159,11 @@ class Limits(unittest.TestCase):
             lines, failures = judged(entry, outcome, work)
             self.assertEqual(len(failures), failed)
             self.assertIn(f"{required} required", lines)
+        # A limit that was disturbed stands in nobody's way.
+        outcome = result([5.5e-3] * 3, {"limit_write": [10e-3] * 3, "limit_fma": [3.5e-3] * 3}, torch=[6e-3] * 3)
+        lines, failures = judged(entry, outcome, work)
+        self.assertEqual(failures, [])
+        self.assertIn("91% of the limit", lines)
 
     def test_terms_add_up(self):
         terms = [{"bytes": 50e6, "of": "limit_write"}, {"count": 2, "of": "limit_parallel_region", "what": "two regions"}]

@@ -1,5 +1,5 @@
-// Images scaled and shifted by numbers of their channels, as norms of channels do at last. The elements of a channel that lie side by
-// side are a run, and those of a long run are shared out in pieces, whose parts of the channel's gradients are joined pairwise.
+// Images scaled and shifted by numbers of their channels, as norms of channels do at last. The elements of a channel that lie side
+// by side are a run, and those of a long run are shared out in pieces, whose parts of the channel's gradients are joined pairwise.
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/normalize.h"

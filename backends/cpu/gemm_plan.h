@@ -8,7 +8,7 @@
 
 /// The outermost part of the matrix product, the plan: which operands to pack, how to cut the work among threads, which way
 /// round. Every element of c is one fma chain in ascending k, on from c where k is cut, so the plan may depend on all
-/// sizes: an element's bits depend on its row of a and its column of b alone.
+/// sizes and on the number of threads: an element's bits depend on its row of a and its column of b alone.
 namespace reel::cpu::REEL_CPU_ISA::product {
 
 /// Multiply-adds that one thread does before a second one pays: a few microseconds.
@@ -87,8 +87,8 @@ constexpr int64_t kNearBytes = 640 * 1024;
 /// Bytes of b from which on its rows lie so far that whole ones are packed before, rather than pieces of them in passing.
 constexpr int64_t kFarBytes = 2048 * 1024;
 
-/// Where to cut. Pieces share nothing, so that no thread waits for another, and few pieces copy little twice: two for a thread,
-/// if there is work enough. All should take as long, so their number is a power of two. Rows are cut first, for threads then write
+/// Where to cut. Pieces share nothing, so that no thread waits for another, and few pieces copy little twice: two for a thread
+/// will do, if there is work enough. All should take as long, so their number is a power of two. Rows are cut first, for threads then write
 /// to lines of c of their own, but where pieces are many they are about square, which copies least.
 template <class T>
 REEL_INLINE Cut cut_of(const Block<T>& x) {
@@ -99,7 +99,10 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
   const int64_t many = x.b_transposed || x.k >= 256 ? 192 : 48, few = x.b_transposed ? 128 : 2 * kTileRows<2>;
   const int64_t work = x.m * x.n * x.k, panels = ceil_div(x.n, kPanel<T>);
 
-  const int64_t most = max<int64_t>(2 * num_threads(), x.m < 2 * many ? 8 : 2);  // few rows copy nothing
+  const int64_t threads = detail::available_threads();
+  const bool shared_evenly = (threads & (threads - 1)) == 0;  // else more pieces, lest some threads have one less to do
+  const int64_t most =
+      max<int64_t>(threads * (shared_evenly ? 2 : 8), x.m < 2 * many ? 8 : 2);  // few rows copy nothing
   int64_t pieces = 2;
   while (pieces < most && work >= pieces << (pieces < 8 ? 21 : 24)) pieces *= 2;
 

@@ -13,6 +13,7 @@ constexpr int64_t kSegmentLeaves = 16;  // 2^k: a segment, which may be a task o
 constexpr int64_t kBlock = 32;          // rows gathered side by side: they may share cache lines
 constexpr int64_t kPad = 16;            // elements between gathered rows, lest they all fall into one set of the cache
 constexpr int64_t kAhead = 4096;  // bytes: masked loads, which the machine does not foresee, are asked for so far ahead
+constexpr int64_t kFarAhead = 8192;  // the same for rows that are added up together
 
 /// Room for the partial result of any op and dtype.
 struct alignas(64) Slot {
@@ -167,8 +168,8 @@ struct KernelsOf {
     int64_t row = 0;
     if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<T, float> && kVectorBytes > 16) {
       constexpr int64_t width = Vec<T>::width;
-      if (count < 4 * width) row = short_sums<false>(from, rows, step, count, ask, static_cast<T>(divisor), to);
-      else if (count < 8 * width) row = short_sums<true>(from, rows, step, count, ask, static_cast<T>(divisor), to);
+      if (count < 4 * width) row = short_sums<false>(from, rows, step, count, static_cast<T>(divisor), to);
+      else if (count < 8 * width) row = short_sums<true>(from, rows, step, count, static_cast<T>(divisor), to);
     }
     from += row * step;
     for (; row < rows; ++row, from += step) {
@@ -178,21 +179,23 @@ struct KernelsOf {
   }
 
   /// Sums of rows of less than eight vectors, with four at least or not, the same to the bit: as many together as a vector has
-  /// lanes, so that all their lanes are added up at once. Where a leaf adds nothing to a vector, this one adds zeros: only the
-  /// sign of a zero may differ, until one is added in the end. Returns how many rows there were.
+  /// lanes, so that all their lanes are added up at once. (A leaf begins with zeros, this one with elements, which may all be -0;
+  /// but among the lanes of the rest one at least is +0.) Returns how many rows there were.
   template <bool four>
-  static int64_t short_sums(const T* from, int64_t rows, int64_t step, int64_t count, bool ask, T divisor, T* to) {
+  static int64_t short_sums(const T* from, int64_t rows, int64_t step, int64_t count, T divisor, T* to) {
     using V = Vec<T>;
     constexpr int64_t width = V::width;
     const int64_t vectors = count / width;
     const auto all_if = [](bool is_there) { return V::first(is_there ? width : 0); };
     const auto pair = all_if(vectors & 2), single = all_if(vectors & 1), rest = V::first(count % width);
     const int64_t of_pair = vectors & 4, of_single = vectors & 6;  // in vectors
+    const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
     int64_t row = 0;
     for (; row + width <= rows; row += width) {
       V sums[width];
       for (int64_t r = 0; r < width; ++r, from += step) {
-        if (ask) __builtin_prefetch(reinterpret_cast<const char*>(from) + kAhead);
+        const char* const ahead = reinterpret_cast<const char*>(from) + kFarAhead;
+        for (int64_t byte = 0; byte < bytes; byte += 128) __builtin_prefetch(ahead + byte);  // lines come in pairs
         const auto at = [from](int64_t k) { return from + k * width; };
         V e = V::load(at(of_pair), pair), f = V::load(at(of_pair + 1), pair);
         V g = V::load(at(of_single), single), h = V::load(at(vectors), rest);
@@ -202,7 +205,7 @@ struct KernelsOf {
         }
         sums[r] = (e + g) + (f + h);
       }
-      const V total = reduce_each(sums, [](V a, V b) { return a + b; }) + V::zero();
+      const V total = reduce_each(sums, [](V a, V b) { return a + b; });
       (divisor == 1 ? total : total / V::broadcast(divisor)).store(to + row);
     }
     return row;

@@ -82,7 +82,8 @@ class Judge:
 
     def limit_rounds(self, row, name):
         """What a call of the limit took in each of the row's rounds; at best, where it was not measured in them."""
-        return self.results[row]["limits"].get(name) or [best_of(self.limits[name])] * len(self.results[row]["times"]["reel"]["plain"])
+        rounds = len(self.results[row]["times"]["reel"]["plain"])
+        return self.results[row]["limits"].get(name) or [best_of(self.limits[name])] * rounds
 
     def term_seconds(self, term, seconds):
         """What the term takes where a call of its limit takes so long."""
@@ -103,12 +104,15 @@ class Judge:
         return f"{amount(term[unit]) / 1e6:.4g} {short} at {rate} of {name}{what} = {took}"
 
     def stopped_by(self, entry, row):
-        """(text, whether the limit excuses a miss) of the row's limit, or of that which takes longest; None without one."""
-        return max((self.excuse(entry, row, limit) for limit in limits_of(entry, row)), key=lambda e: e[0], default=(0, None))[1]
+        """(text, whether the limit excuses a miss) of the row's limit; of several that which takes longest of those that nobody
+        beats. None without one."""
+        excuses = [self.excuse(entry, row, limit) for limit in limits_of(entry, row)]
+        return max(excuses, key=lambda excuse: excuse[0], default=(None, None))[1]
 
     def excuse(self, entry, row, limit):
-        """(share of Reel's time, (text, whether the limit excuses a miss)). It does if Reel reaches the required share of it; or if it
-        alone takes longer than the missed bars leave, unless Reel is slower than a peer. What anyone does faster is no limit."""
+        """((whether nobody beats the limit, its share of Reel's time), (text, whether it excuses a miss)). It does if Reel reaches the
+        required share of it; or if it alone takes longer than the missed bars leave, unless Reel is slower than a peer. What anyone
+        does faster is no limit."""
         terms = as_list(limit["limit"])
         share, least, most = self.share(row, terms)
         text = " + ".join(self.term_text(row, term) for term in terms)
@@ -120,10 +124,10 @@ class Judge:
         took = share * self.seconds(row)
         fastest = min((self.seconds(row, side) for side in self.results[row]["times"]), default=math.inf)
         if fastest * BEATEN < took:
-            return share, (f"{text}, which is none: {duration(fastest)} was measured", False)
+            return (False, share), (f"{text}, which is none: {duration(fastest)} was measured", False)
         left = max((left for left, _, _, met in self.judged(entry, row) if met is False), default=math.inf)
         beyond = took >= left and self.seconds(row) <= fastest
-        return share, (text + (f"; the bar leaves {duration(left)}" if beyond else ""), beyond or share >= limit["share"])
+        return (True, share), (text + (f"; the bar leaves {duration(left)}" if beyond else ""), beyond or share >= limit["share"])
 
     def undecided(self, entry, row):
         """Whether some rounds meet a bar of the row and some miss it."""

@@ -198,6 +198,8 @@ TYPED_TEST(Cells, GiveTheSameBitsForAnyNumberOfThreadsAndForARowAlone) {
       s.run_backward();
       EXPECT_TRUE(test::same_bits(s.y, expected.y) && test::same_bits(s.saved, expected.saved));
       EXPECT_TRUE(test::same_bits(s.dx, expected.dx) && test::same_bits(s.dr, expected.dr));
+      EXPECT_TRUE(test::same_bits(s.c, expected.c) && test::same_bits(s.dh_prev, expected.dh_prev) &&
+                  test::same_bits(s.dc_prev, expected.dc_prev));
     }
     const int64_t row = 123;
     Step<TypeParam> alone(op, 1, 70);

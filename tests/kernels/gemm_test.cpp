@@ -162,12 +162,15 @@ TYPED_TEST(GemmTest, AnyNumberOfThreadsGivesTheSameBits) {
       {.m = 3000, .n = 1, .k = 900},
       {.m = 20, .n = 30, .k = 40, .batch = 64},
       {.m = 5000, .n = 3, .k = 90, .bias = true},
+      {.m = 520, .n = 530, .k = 513},  // the more threads, the more pieces
+      {.m = 1030, .n = 700, .k = 260, .trans_b = true},
+      {.m = 40, .n = 3000, .k = 1300},
   };
   for (const Case& shape : cases) {
     const auto problem = this->random_problem(shape);
     set_num_threads(1);
     const std::vector<T> want = problem.compute();
-    for (const int threads : {2, 3, 7, 16}) {
+    for (const int threads : {2, 3, 5, 16, 1024}) {
       set_num_threads(threads);
       expect_same(problem.compute(), want, shape.str() + " on " + std::to_string(threads) + " threads");
     }

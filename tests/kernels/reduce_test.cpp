@@ -199,6 +199,24 @@ TYPED_TEST(ReduceFloating, ARowAloneGivesTheBitsThatItGivesInABatch) {
   }
 }
 
+// Rows whose elements are side by side, but which are not: apart, walked backwards, one row again and again.
+TYPED_TEST(ReduceFloating, ShortRowsWithGapsHaveTheSameBits) {
+  for (std::int64_t n = 1; n <= 140; ++n) {
+    const std::int64_t batch = 37;
+    const auto x = random_array<TypeParam>({batch, n}, 33);
+    for (const std::int64_t step : {n + 3, -n, std::int64_t{0}}) {
+      TestArray<TypeParam> apart({batch, n}, {step, 1}), packed(Shape{batch, n}), y({batch, 1}), expected({batch, 1});
+      for (std::int64_t i = 0; i < x.size(); ++i) apart.set(i, x[i]);
+      for (std::int64_t i = 0; i < x.size(); ++i) packed.set(i, apart[i]);
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::max}) {
+        cpu().reduce(op, apart, y, nullptr);
+        cpu().reduce(op, packed, expected, nullptr);
+        ASSERT_TRUE(same_bits(y, expected)) << n << " numbers, step " << step;
+      }
+    }
+  }
+}
+
 TYPED_TEST(ReduceFloating, BitsDoNotDependOnTheLayoutWhenOneAxisIsReduced) {
   for (const Shape& shape : {Shape{300, 70}, Shape{7, 9000}, Shape{20, 30, 40}, Shape{700, 1}, Shape{700, 2},
                              Shape{700, 3}, Shape{20000, 3}, Shape{700, 4}, Shape{20000, 4}, Shape{700, 5}}) {
