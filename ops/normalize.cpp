@@ -166,7 +166,7 @@ struct Affine {
 void recorded_gradients(Gradients& g, const Affine& a) {
   const Tensor dy = reshape(g.dy(), a.shape), of_shift = sum(dy, {0, 2});
   if (g.needs(0)) g.add(0, reshape(a.scale.defined() ? dy * per_channel(a.scale, 1) : dy, g.shape(0)));
-  if (g.needs(1)) g.add(1, a.scale.defined() ? -a.scale * of_shift : -of_shift);
+  if (g.needs(1)) g.add(1, -a.scale * of_shift);
   if (g.needs(2)) {
     const Tensor x = reshape(a.x, a.shape);
     g.add(2, sum(dy * (a.center.defined() ? x - per_channel(a.center, 1) : x), {0, 2}));
@@ -187,12 +187,13 @@ void gradients(Gradients& g, const Affine& a) {
       .scale_channels_backward(x.array(), array_of(center), array_of(scale), dy.array(), array_of(dx), array_of(dscale),
                                array_of(dshift));
   if (g.needs(0)) g.add(0, reshaped(dx, g.shape(0)));
-  if (g.needs(1)) g.add(1, scale.defined() ? -scale * dshift : -dshift);
+  if (g.needs(1)) g.add(1, -scale * dshift);
   g.add(2, dscale);
   if (g.needs(3)) g.add(3, dshift);
 }
 
-// (x - center) scale + shift for x [n, channels, ...], numbers of each channel that may be undefined; contiguous.
+// (x - center) scale + shift for x [n, channels, ...], numbers of each channel that may be undefined, but no center without a
+// scale; contiguous.
 Tensor affine(const char* op, const Tensor& x, const Tensor& center, const Tensor& scale, const Tensor& shift,
               SourceLocation where) {
   constexpr std::int64_t kShortest = 8;  // elements of a channel side by side, for which it pays
