@@ -91,7 +91,7 @@ void add_rowwise(std::vector<Row>& rows) {
                                                       return cross_entropy(xs[0], target);
                                                     });
                              }},
-                            3));
+                            2));
   add_both(rows, "large_sum", {{kLarge}}, 1, 0, [](const Tensors& xs) { return sum(xs[0]); });
   add_both(rows, "large_row_sums", {{8192, 8192}}, 1, 0, [](const Tensors& xs) { return sum(xs[0], {1}); });
   add_both(rows, "large_column_sums", {{8192, 8192}}, 1, 0, [](const Tensors& xs) { return sum(xs[0], {0}); });

@@ -61,12 +61,13 @@ Work forward(F f) {
           },
           [last] { return digest({*last}); }};
 }
-/// f(xs) is computed and its gradient with regard to all xs taken, from a given gradient of the result.
+/// f(xs) is computed and its gradient with regard to all xs taken, from a given gradient of the result; that of a loss is 1.
 template <class F>
 Work with_backward(reel::Tensors xs, F f) {
   using namespace reel;
   auto last = std::make_shared<Tensors>();
-  const Tensor dy = tensor(50, f(xs).shape());
+  const Shape shape = f(xs).shape();
+  const Tensor dy = shape.rank() == 0 ? ones({}, {.device = device()}) : tensor(50, shape);
   return {[=](std::int64_t n) {
             call_repeatedly(n, *last, [&] {
               Tape tape;

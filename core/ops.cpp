@@ -32,14 +32,4 @@ void Ops::recurrent_backward(const Recurrence&, const Array&, const Array&, cons
   throw Error("recurrent_backward: this backend computes layers step by step");
 }
 
-bool Ops::fuses_loss_gradient() const { return false; }
-
-void Ops::cross_entropy_ahead(const Array&, const Array&, std::int64_t, const Array&, const Array&, const Array&) {
-  throw Error("cross_entropy_ahead: this backend computes the gradient afterwards");
-}
-
-void Ops::cross_entropy_scale(const Array&, const Array&, std::int64_t, const Array&, const Array&) {
-  throw Error("cross_entropy_scale: this backend computes the gradient afterwards");
-}
-
 }  // namespace reel

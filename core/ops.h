@@ -310,22 +310,13 @@ class REEL_API Ops {
                                 const Array& dx) = 0;
   /// loss[r] = lse[r] - logits[r, target[r]], lse[r] = log sum exp of row r; logits [rows, cols], target [rows] (i32, i64). Where
   /// the target is `ignore`: 0. loss [rows]; or [], the mean of the other rows: then lse [rows + 1] ends with their number.
+  /// dlogits [rows, cols], or null: the gradient of that mean, or of the sum of all losses, (softmax(logits) - (c == target[r])) /
+  /// number; 0 in rows that are ignored or all -inf.
   virtual void cross_entropy(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
-                             const Array& lse) = 0;
-  /// dlogits[r, c] = dloss[r] (exp(logits[r, c] - lse[r]) - (c == target[r])); dloss strided, or [], that of the mean.
-  virtual void cross_entropy_backward(const Array& logits, const Array& target, std::int64_t ignore, const Array& lse,
-                                      const Array& dloss, const Array& dlogits) = 0;
-
-  /// Whether `cross_entropy_ahead` and `cross_entropy_scale` are there: else the gradient waits for cross_entropy_backward, which
-  /// computes the exponentials again.
-  virtual bool fuses_loss_gradient() const;
-  /// cross_entropy, and in the same pass dlogits [rows, cols], the gradient of the mean, or of the sum of all losses.
-  virtual void cross_entropy_ahead(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
-                                   const Array& lse, const Array& dlogits);
-  /// dlogits, as cross_entropy_ahead made them, times dloss, in place: [rows], strided, or [], that of the mean. Rows that are
-  /// ignored or all -inf stay 0.
+                             const Array& lse, const Array* dlogits) = 0;
+  /// That gradient times dloss, in place: [rows], strided, or [], that of the mean. Zeros of rows that are ignored or all -inf stay.
   virtual void cross_entropy_scale(const Array& lse, const Array& target, std::int64_t ignore, const Array& dloss,
-                                   const Array& dlogits);
+                                   const Array& dlogits) = 0;
 
   // --- rows by index ------------------------------------------------------------------------------------------------
   /// y[i, :] = table[index[i], :]; table [rows, width] any dtype, index [n] (i32, i64), y [n, width].

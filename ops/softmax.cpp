@@ -189,14 +189,14 @@ Tensor row_losses(const Tensor& logits, const Tensor& target, std::int64_t ignor
   Tensor lse = empty({mean ? rows + 1 : rows}, options);
   const Tensor scores = detail::packed(logits);
   Ops& ops = backend(logits.device());
-  const bool ahead = ops.fuses_loss_gradient() && detail::would_record("cross_entropy", logits, where);
-  Tensor made = ahead ? empty_like(scores) : Tensor();  // the gradient for a dloss of 1
-  if (ahead) ops.cross_entropy_ahead(scores.array(), target.array(), ignore, loss.array(), lse.array(), made.array());
-  else ops.cross_entropy(scores.array(), target.array(), ignore, loss.array(), lse.array());
+  Tensor made;  // the gradient for a dloss of 1
+  if (detail::would_record("cross_entropy", logits, where)) made = empty_like(scores);
+  ops.cross_entropy(scores.array(), target.array(), ignore, loss.array(), lse.array(),
+                    made.defined() ? &made.array() : nullptr);
   if (taping())
     record_op(
         "cross_entropy", where, {&logits}, loss, {&logits, &target},
-        [logits, scores, target, lse, ignore, mean, ahead, made = std::move(made)](Gradients& g) mutable {
+        [logits, scores, target, lse, ignore, mean, made = std::move(made)](Gradients& g) mutable {
           if (g.recording()) {
             const Tensor classes = arange(logits.shape()[1], {.dtype = target.dtype(), .device = target.device()});
             const Tensor hit = cast(unsqueeze(target, 1) == classes, logits.dtype());
@@ -210,20 +210,14 @@ Tensor row_losses(const Tensor& logits, const Tensor& target, std::int64_t ignor
             return;
           }
           Ops& ops = backend(scores.device());
-          const bool given_away = ahead && !made.defined();  // to an earlier sweep
-          Tensor dlogits = made.defined() ? std::exchange(made, Tensor()) : empty_like(scores);
+          const bool given_away = !made.defined();  // to an earlier sweep
+          Tensor dlogits = given_away ? empty_like(scores) : std::exchange(made, Tensor());
           if (given_away) {
             const Tensor loss = mean ? empty({}, {.dtype = lse.dtype(), .device = lse.device()}) : empty_like(lse),
                          again = empty_like(lse);
-            ops.cross_entropy_ahead(scores.array(), target.array(), ignore, loss.array(), again.array(),
-                                    dlogits.array());
+            ops.cross_entropy(scores.array(), target.array(), ignore, loss.array(), again.array(), &dlogits.array());
           }
-          if (ahead) {
-            ops.cross_entropy_scale(lse.array(), target.array(), ignore, g.dy().array(), dlogits.array());
-          } else {
-            ops.cross_entropy_backward(scores.array(), target.array(), ignore, lse.array(), g.dy().array(),
-                                       dlogits.array());
-          }
+          ops.cross_entropy_scale(lse.array(), target.array(), ignore, g.dy().array(), dlogits.array());
           g.add(0, std::move(dlogits));
         });
   return loss;

@@ -40,13 +40,8 @@ class CpuOps final : public Ops {
   void softmax(SoftmaxOp op, const Array& x, int axis, double temperature, const Array& y) override;
   void softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int axis, double temperature,
                         const Array& dx) override;
-  void cross_entropy(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
-                     const Array& lse) override;
-  void cross_entropy_backward(const Array& logits, const Array& target, std::int64_t ignore, const Array& lse,
-                              const Array& dloss, const Array& dlogits) override;
-  bool fuses_loss_gradient() const override;
-  void cross_entropy_ahead(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
-                           const Array& lse, const Array& dlogits) override;
+  void cross_entropy(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss, const Array& lse,
+                     const Array* dlogits) override;
   void cross_entropy_scale(const Array& lse, const Array& target, std::int64_t ignore, const Array& dloss,
                            const Array& dlogits) override;
 

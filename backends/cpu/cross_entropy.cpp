@@ -1,5 +1,5 @@
 // Cross entropy with its softmax. If a gradient is wanted, forward leaves it along with the loss, so that each exponential is
-// computed once. (It can also be computed afterwards, as every backend does, from log sum exp of each row.)
+// computed once.
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/softmax_rows.h"
@@ -149,8 +149,10 @@ int64_t count_others(const Index* index, int64_t n, int64_t value) {
   return count;
 }
 
-void losses(CpuOps& ops, const Array& logits, const Array& target, int64_t ignore, const Array& loss, const Array& lse,
-            const Array* dlogits) {
+}  // namespace
+
+void CpuOps::cross_entropy(const Array& logits, const Array& target, int64_t ignore, const Array& loss,
+                           const Array& lse, const Array* dlogits) {
   const int64_t rows = logits.shape[0], cols = logits.shape[1];
   const bool mean = loss.rank() == 0;
   dispatch_floating(logits.dtype, [&]<class T>() {
@@ -172,55 +174,11 @@ void losses(CpuOps& ops, const Array& logits, const Array& target, int64_t ignor
       all.shape = {rows};
       total.shape = {1};
       all.strides[0] = total.strides[0] = 1;
-      ops.reduce(ReduceOp::sum, all, total, nullptr);
+      reduce(ReduceOp::sum, all, total, nullptr);
       lses[rows] = count;
       *loss.as<T>() /= count;
     });
   });
-}
-
-/// Writes grad (exp(x - lse) - (c == target)).
-///
-/// lse is rounded, and where it is large its error is that of every exponent. As the error is the same for the whole row,
-/// dividing by the sum of the exponentials removes it; below 8 it is at most 4 ULP and that pass is saved.
-template <class T>
-__attribute__((noinline)) void gradient_row(const T* x, int64_t cols, int64_t target, T lse, T grad, T* dx) {
-  const auto exponential = [=](Vec<T> v) __attribute__((always_inline)) {
-    return exp_negative(v - Vec<T>::broadcast(lse));
-  };
-  if (lse > T(8) || lse < T(-8)) {
-    const T sum = sum_row<T>(
-        cols, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
-          const Vec<T> e = exponential(lanes.load_for_max(x + i));
-          lanes.store(dx + i, e);
-          return acc + e;
-        });
-    const T inverse = T(1) / sum, at_target = grad * (dx[target] * inverse - T(1));
-    const Vec<T> scale = Vec<T>::broadcast(grad * inverse);
-    for_each_vector<T>(0, cols, [=](auto lanes, int64_t i) { lanes.store(dx + i, lanes.load(dx + i) * scale); });
-    dx[target] = at_target;
-    return;
-  }
-  const Vec<T> scale = Vec<T>::broadcast(grad);
-  for_each_vector<T>(
-      0, cols, [=](auto lanes, int64_t i) __attribute__((always_inline)) {
-        lanes.store(dx + i, exponential(lanes.load(x + i)) * scale);
-      });
-  dx[target] = grad * (exponential(Vec<T>::broadcast(x[target])).raw[0] - T(1));
-}
-
-}  // namespace
-
-void CpuOps::cross_entropy(const Array& logits, const Array& target, int64_t ignore, const Array& loss,
-                           const Array& lse) {
-  losses(*this, logits, target, ignore, loss, lse, nullptr);
-}
-
-bool CpuOps::fuses_loss_gradient() const { return true; }
-
-void CpuOps::cross_entropy_ahead(const Array& logits, const Array& target, int64_t ignore, const Array& loss,
-                                 const Array& lse, const Array& dlogits) {
-  losses(*this, logits, target, ignore, loss, lse, &dlogits);
 }
 
 void CpuOps::cross_entropy_scale(const Array& lse, const Array& target, int64_t ignore, const Array& dloss,
@@ -248,31 +206,6 @@ void CpuOps::cross_entropy_scale(const Array& lse, const Array& target, int64_t 
           const Vec<T> scale = Vec<T>::broadcast(grads[r * stride]);
           for_each_vector<T>(0, cols,
                              [=](auto lanes, int64_t i) { lanes.store(row + i, lanes.load(row + i) * scale); });
-        }
-      });
-    });
-  });
-}
-
-void CpuOps::cross_entropy_backward(const Array& logits, const Array& target, int64_t ignore, const Array& lse,
-                                    const Array& dloss, const Array& dlogits) {
-  const int64_t rows = logits.shape[0], cols = logits.shape[1];
-  const bool mean = dloss.rank() == 0;
-  const int64_t stride = mean ? 0 : dloss.strides[0];
-  dispatch_floating(logits.dtype, [&]<class T>() {
-    dispatch_index(target.dtype, [&]<class Index>() {
-      const T *const x = logits.as<T>(), *const lses = lse.as<T>(), *const grads = dloss.as<T>();
-      const Index* const wanted = target.as<Index>();
-      T* const dx = dlogits.as<T>();
-      const T of_mean = mean ? grads[0] / lses[rows] : T(0);
-      parallel_for(rows, rows_per_chunk(cols), [=](int64_t begin, int64_t end) {
-        for (int64_t r = begin; r < end; ++r) {
-          T* const row = dx + r * cols;
-          if (wanted[r] == ignore || lses[r] == -kInfinity<T>) {  // an all -infinity row: loss NaN, gradient 0
-            for (int64_t c = 0; c < cols; ++c) row[c] = 0;
-          } else {
-            gradient_row<T>(x + r * cols, cols, wanted[r], lses[r], mean ? of_mean : grads[r * stride], row);
-          }
         }
       });
     });

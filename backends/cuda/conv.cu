@@ -1,6 +1,6 @@
 // Direct correlations of any number of channels, with any padding, stride, dilation and groups. A thread makes one position
-// of kChannels results: it reads each element of the other side once for all of them. Weights pass through shared memory, as
-// many channels at a time as fit.
+// of one or of kChannels results: it reads each element of the other side once for all of them. Weights pass through shared
+// memory, as many channels at a time as fit.
 
 #include <string>
 
@@ -67,27 +67,28 @@ namespace device {
 namespace {
 
 inline constexpr int kChannels = 4;            // results per thread
-inline constexpr int kWeightBytes = 32 << 10;  // of shared memory
+inline constexpr int kSharedBytes = 32 << 10;  // for weights
 inline constexpr int kConvThreads = 128;
-inline constexpr int kLoads = 3;  // at once: a row of the usual kernel
+inline constexpr int kLoads = 9;  // at once: the usual kernel
 
-/// Which results a block makes: a tile of positions, kChannels of one group's channels, images in turn.
+/// Which results a block makes: a tile of positions, `most` of one group's channels, images in turn.
+template <int most>
 struct Tile {
   int group, first, channels;  // of the group's
 
   REEL_DEVICE Tile(int per_group, int first_tile) {
-    const int tiles = (per_group + kChannels - 1) / kChannels, tile = first_tile + static_cast<int>(blockIdx.y);
+    const int tiles = (per_group + most - 1) / most, tile = first_tile + static_cast<int>(blockIdx.y);
     group = tile / tiles;
-    first = tile % tiles * kChannels;
-    channels = smaller(kChannels, per_group - first);
+    first = tile % tiles * most;
+    channels = smaller(most, per_group - first);
   }
 };
 
-/// Calls f(c, weights) for each channel c of the other side in turn, weights [kChannels, taps] being those between c and the
+/// Calls f(c, weights) for each channel c of the other side in turn, weights [most, taps] being those between c and the
 /// tile's channels; 0 where the tile has fewer. load(c, k, tap) reads a weight. All threads of the block must call it.
-template <class T, class Load, class F>
+template <int most, class T, class Load, class F>
 REEL_DEVICE void for_each_channel(int count, int taps, T* shared, int chunk, Load load, F f) {
-  const int size = kChannels * taps;
+  const int size = most * taps;
   for (int begin = 0; begin < count; begin += chunk) {
     const int end = smaller(begin + chunk, count);
     __syncthreads();  // of the chunk before
@@ -98,23 +99,29 @@ REEL_DEVICE void for_each_channel(int count, int taps, T* shared, int chunk, Loa
   }
 }
 
-template <class T, bool zero_padding>
+/// A thread makes `most` channels. Shared memory: where the taps lead [taps_at_once], and weights.
+template <class T, bool zero_padding, int most>
 __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* weight, const T* bias, bool relu, T* y,
                      int chunk, int taps_at_once, int first_tile) {
-  REEL_DYNAMIC_SHARED(T, shared);
-  const Tile tile(g.out_group(), first_tile);
+  REEL_DYNAMIC_SHARED(Reach, list);
+  T* const shared = reinterpret_cast<T*>(list + taps_at_once);
+  const Tile<most> tile(g.out_group(), first_tile);
   const int position = blockIdx.x * blockDim.x + threadIdx.x, taps = g.taps(), in = g.in_group();
   const bool inside = position < g.outputs();
   const Position output(inside ? position : 0, g.output);
+  const Reach own = reach_of_output(g, output);
   const int first = tile.group * g.out_group() + tile.first;  // of all output channels
   for (int64_t image = blockIdx.z; image < g.batch; image += gridDim.z) {
     const T* const plane = x + image * g.x_image + static_cast<int64_t>(tile.group) * in * g.inputs();
-    T sum[kChannels];
+    T sum[most];
     REEL_UNROLL
-    for (int k = 0; k < kChannels; ++k) sum[k] = bias != nullptr && k < tile.channels ? bias[first + k] : T(0);
+    for (int k = 0; k < most; ++k) sum[k] = bias != nullptr && k < tile.channels ? bias[first + k] : T(0);
     for (int from = 0; from < taps; from += taps_at_once) {
       const int some = smaller(taps_at_once, taps - from);
-      for_each_channel(
+      __syncthreads();  // of the list before
+      for (int k = threadIdx.x; k < some; k += blockDim.x)
+        store_pack(list[k].v, reach_of_tap(g, Position(from + k, g.kernel)));
+      for_each_channel<most>(
           in, some, shared, chunk,
           [&](int c, int k, int tap) {
             return k < tile.channels ? weight[(static_cast<int64_t>(first + k) * in + c) * taps + from + tap] : T(0);
@@ -122,25 +129,27 @@ __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* we
           [&](int c, const T* w) {
             if (!inside) return;
             const T* const channel = plane + static_cast<int64_t>(c) * g.inputs();
-            Position place(from, g.kernel);
             for (int tap = 0; tap < some; tap += kLoads) {
               T value[kLoads];
               REEL_UNROLL
-              for (int i = 0; i < kLoads; ++i, place.next(g.kernel)) {
-                const int at = zero_padding ? element_of(g, output, place) : input_of(g, output, place);
+              for (int i = 0; i < kLoads; ++i) {
+                const Reach reach = load_pack<uint32_t, 4>(list[tap + i < some ? tap + i : 0].v);
+                const int at = zero_padding
+                                   ? (is_inside(g.input, own, reach) ? static_cast<int>(own.v[3] + reach.v[3]) : -1)
+                                   : input_of(g, own, reach);
                 value[i] = at >= 0 && tap + i < some ? channel[at] : T(0);
               }
               REEL_UNROLL
               for (int i = 0; i < kLoads; ++i) {
                 if (tap + i >= some) continue;
                 REEL_UNROLL
-                for (int k = 0; k < kChannels; ++k) sum[k] = scalar::fma(value[i], w[k * some + tap + i], sum[k]);
+                for (int k = 0; k < most; ++k) sum[k] = scalar::fma(value[i], w[k * some + tap + i], sum[k]);
               }
             }
           });
     }
     REEL_UNROLL
-    for (int k = 0; k < kChannels; ++k) {
+    for (int k = 0; k < most; ++k) {
       if (!inside || k >= tile.channels) continue;
       y[image * g.y_image + static_cast<int64_t>(first + k) * g.outputs() + position] =
           relu && sum[k] <= T(0) ? T(0) : sum[k];
@@ -200,7 +209,7 @@ template <class T>
 __global__ void conv_backward_input(const __grid_constant__ Geometry g, const T* dy, const T* relu_output,
                                     const T* weight, T* dx, int chunk, int taps_at_once, int first_tile) {
   REEL_DYNAMIC_SHARED(T, shared);
-  const Tile tile(g.in_group(), first_tile);
+  const Tile<kChannels> tile(g.in_group(), first_tile);
   const int position = blockIdx.x * blockDim.x + threadIdx.x, taps = g.taps(), in = g.in_group(), out = g.out_group();
   const bool inside = position < g.inputs();
   const Position input(inside ? position : 0, g.input);
@@ -208,7 +217,7 @@ __global__ void conv_backward_input(const __grid_constant__ Geometry g, const T*
     T sum[kChannels] = {};
     for (int from = 0; from < taps; from += taps_at_once) {
       const int some = smaller(taps_at_once, taps - from);
-      for_each_channel(
+      for_each_channel<kChannels>(
           out, some, shared, chunk,
           [&](int c, int k, int tap) {
             if (k >= tile.channels) return T(0);
@@ -255,18 +264,21 @@ struct Plan {
   }
 };
 
+/// `results`: channels of a thread; `bytes_per_tap`: of shared memory besides the weights.
 template <class T>
-Plan plan_for(const Geometry& g, int positions, int own_per_group, int others) {
-  const int room = device::kWeightBytes / static_cast<int>(sizeof(T)) / device::kChannels;
-  const int taps = g.taps() < room ? g.taps() : room, most = room / taps;
+Plan plan_for(const Geometry& g, int positions, int own_per_group, int others, int results, int bytes_per_tap) {
+  const int weight_bytes = static_cast<int>(sizeof(T)) * results;  // of a tap and a channel
+  const int room = device::kSharedBytes / (weight_bytes + bytes_per_tap), taps = g.taps() < room ? g.taps() : room;
+  const int most = (device::kSharedBytes / taps - bytes_per_tap) / weight_bytes;
   const int chunk = others < most ? (others > 0 ? others : 1) : most;
-  return {{.blocks = ceil_div(positions, device::kConvThreads),
-           .y = g.groups * ceil_div(own_per_group, device::kChannels),
-           .z = g.batch < kMostBlocksAcross ? g.batch : kMostBlocksAcross,
-           .threads = device::kConvThreads,
-           .shared_bytes = sizeof(T) * static_cast<std::size_t>(device::kChannels * taps * chunk)},
-          chunk,
-          taps};
+  return {
+      {.blocks = ceil_div(positions, device::kConvThreads),
+       .y = g.groups * ceil_div(own_per_group, results),
+       .z = g.batch < kMostBlocksAcross ? g.batch : kMostBlocksAcross,
+       .threads = device::kConvThreads,
+       .shared_bytes = static_cast<std::size_t>(taps) * static_cast<std::size_t>(weight_bytes * chunk + bytes_per_tap)},
+      chunk,
+      taps};
 }
 
 /// Whether a kernel made one of f32's plain problems: zero padding, one group.
@@ -288,12 +300,16 @@ void CudaOps::conv(const Conv& conv, const Array& x, const Array& weight, const 
   const Geometry g(conv, x, y, nullptr);
   if (conv_plain(context_, g, forward_of(g), x, nullptr, weight, bias, epilogue == Epilogue::relu, y)) return;
   dispatch_floating(y.dtype, [&]<class T>() {
-    const Plan plan = plan_for<T>(g, g.outputs(), g.out_group(), g.in_group());
-    const auto kernel = g.mode == PaddingMode::zero ? &device::conv<T, true> : &device::conv<T, false>;
-    plan.for_each_part([&](const Grid& grid, int first) {
-      launch(context_, "conv", grid, kernel, g, x.as<T>(), weight.as<T>(), data_of<T>(bias), epilogue == Epilogue::relu,
-             y.as<T>(), plan.chunk, plan.taps, first);
-    });
+    const auto run = [&]<int most>() {
+      const Plan plan = plan_for<T>(g, g.outputs(), g.out_group(), g.in_group(), most, sizeof(device::Reach));
+      const auto kernel = g.mode == PaddingMode::zero ? &device::conv<T, true, most> : &device::conv<T, false, most>;
+      plan.for_each_part([&](const Grid& grid, int first) {
+        launch(context_, "conv", grid, kernel, g, x.as<T>(), weight.as<T>(), data_of<T>(bias),
+               epilogue == Epilogue::relu, y.as<T>(), plan.chunk, plan.taps, first);
+      });
+    };
+    if (g.out_group() == 1) run.template operator()<1>();
+    else run.template operator()<device::kChannels>();
   });
 }
 
@@ -303,7 +319,7 @@ void CudaOps::conv_backward_input(const Conv& conv, const Array& dy, const Array
   const Geometry g(conv, dx, dy, relu_output);
   if (conv_plain(context_, g, input_gradient_of(g), dy, relu_output, weight, nullptr, false, dx)) return;
   dispatch_floating(dx.dtype, [&]<class T>() {
-    const Plan plan = plan_for<T>(g, g.inputs(), g.in_group(), g.out_group());
+    const Plan plan = plan_for<T>(g, g.inputs(), g.in_group(), g.out_group(), device::kChannels, 0);
     plan.for_each_part([&](const Grid& grid, int first) {
       launch(context_, "conv_backward_input", grid, &device::conv_backward_input<T>, g, dy.as<T>(),
              data_of<T>(relu_output), weight.as<T>(), dx.as<T>(), plan.chunk, plan.taps, first);

@@ -52,11 +52,42 @@ REEL_DEVICE int element_at(int i, int n, PaddingMode mode) {
   return i < 0 ? -edge - i : 2 * n - 2 + edge - i;
 }
 
-/// Where input element x of an output position and a tap lies in its plane; -1: in the zeros around it.
-REEL_DEVICE int input_of(const Geometry& g, const Position& output, const Position& tap) {
+/// How far something leads from a channel's first element: along three axes, and in memory. Numbers below 0 wrap around.
+using Reach = Pack<uint32_t, 4>;
+
+/// along(a): along axis a of `input`.
+template <class Along>
+REEL_DEVICE Reach reach_of(const int (&input)[3], Along along) {
+  Reach reach{};
+  REEL_UNROLL
+  for (int a = 0; a < 3; ++a) {
+    reach.v[a] = static_cast<uint32_t>(along(a));
+    reach.v[3] = reach.v[3] * static_cast<uint32_t>(input[a]) + reach.v[a];
+  }
+  return reach;
+}
+/// The first element that an output position meets, and how far from there the one is that an element of the kernel meets.
+template <class G>
+REEL_DEVICE Reach reach_of_output(const G& g, const Position& output) {
+  return reach_of(g.input, [&](int a) { return output.at[a] * g.stride[a] - g.padding[a]; });
+}
+template <class G>
+REEL_DEVICE Reach reach_of_tap(const G& g, const Position& tap) {
+  return reach_of(g.input, [&](int a) { return tap.at[a] * g.dilation[a]; });
+}
+/// Whether both together lead to an element of `input`, which is number a.v[3] + b.v[3] of the channel.
+REEL_DEVICE bool is_inside(const int (&input)[3], const Reach& a, const Reach& b) {
+  bool inside = true;
+  REEL_UNROLL
+  for (int axis = 0; axis < 3; ++axis) inside = inside && a.v[axis] + b.v[axis] < static_cast<uint32_t>(input[axis]);
+  return inside;
+}
+
+/// Where the input element lies in its channel to which an output position and a tap lead; -1: in the zeros around it.
+REEL_DEVICE int input_of(const Geometry& g, const Reach& position, const Reach& tap) {
   int offset = 0;
   for (int a = 0; a < 3; ++a) {
-    const int i = element_at(output.at[a] * g.stride[a] + tap.at[a] * g.dilation[a] - g.padding[a], g.input[a], g.mode);
+    const int i = element_at(static_cast<int>(position.v[a] + tap.v[a]), g.input[a], g.mode);
     if (i < 0) return -1;
     offset = offset * g.input[a] + i;
   }

@@ -93,12 +93,7 @@ __global__ void __launch_bounds__(kGatherThreads, 4)
     if (k >= kTerms || done >= terms) return;
     const int channel = (done + k) / taps - done / taps;
     const Position tap((done + k) % taps, phase.kernel);
-    Pack<uint32_t, 4> term{};
-    REEL_UNROLL
-    for (int a = 0; a < 3; ++a) {
-      term.v[a] = static_cast<uint32_t>(tap.at[a] * phase.dilation[a]);
-      term.v[3] = term.v[3] * static_cast<uint32_t>(phase.input[a]) + term.v[a];
-    }
+    Reach term = reach_of_tap(phase, tap);
     term.v[3] += static_cast<uint32_t>(channel * plane);
     if (done + k >= terms) term.v[0] = kNowhere;
     store_pack(list + 4 * k, term);
@@ -121,22 +116,15 @@ __global__ void __launch_bounds__(kGatherThreads, 4)
       const Position output(exists ? begin + at - image * outputs : 0, phase.output);
       const float* const from = x + image * g.x_image + first_channel;
       const int64_t gates = image * g.mask_image + first_channel;
-      uint32_t own[3], own_offset = 0;  // negative ones wrap around
-      REEL_UNROLL
-      for (int a = 0; a < 3; ++a) {
-        own[a] = static_cast<uint32_t>(output.at[a] * phase.stride[a] - phase.padding[a]);
-        own_offset = own_offset * static_cast<uint32_t>(phase.input[a]) + own[a];
-      }
+      const Reach own = reach_of_output(phase, output);
       REEL_UNROLL
       for (int half = 0; half < kTerms; half += kTerms / 2) {  // as many loads at once
         float value[kTerms / 2], gate[kTerms / 2];
         REEL_UNROLL
         for (int k = 0; k < kTerms / 2; ++k) {
-          const Pack<uint32_t, 4> term = load_pack<uint32_t, 4>(list + 4 * (half + k));
-          bool inside = exists;
-          REEL_UNROLL
-          for (int a = 0; a < 3; ++a) inside = inside && own[a] + term.v[a] < static_cast<uint32_t>(phase.input[a]);
-          const auto offset = static_cast<int>(own_offset + term.v[3]);
+          const Reach term = load_pack<uint32_t, 4>(list + 4 * (half + k));
+          const bool inside = exists && is_inside(phase.input, own, term);
+          const auto offset = static_cast<int>(own.v[3] + term.v[3]);
           value[k] = inside ? from[offset] : 0.0f;
           gate[k] = mask != nullptr && inside ? mask[gates + offset] : 1.0f;
         }

@@ -63,25 +63,6 @@ inline Correlation input_gradient_of(const Geometry& g) {
   return c;
 }
 
-namespace device {
-
-/// Where x's element for an output position and an element of the kernel lies in its channel; -1: in the zeros
-/// around. For a Correlation, or a Geometry with zero padding: input_of without a branch.
-template <class G>
-REEL_DEVICE int element_of(const G& g, const Position& output, const Position& tap) {
-  int offset = 0;
-  bool inside = true;
-  REEL_UNROLL
-  for (int a = 0; a < 3; ++a) {
-    const int i = output.at[a] * g.stride[a] + tap.at[a] * g.dilation[a] - g.padding[a];
-    inside = inside && i >= 0 && i < g.input[a];
-    offset = offset * g.input[a] + i;
-  }
-  return inside ? offset : -1;
-}
-
-}  // namespace device
-
 /// y [batch, out, outputs] = relu(bias + correlation of x), x being 0 where relu's output `mask` [as x] is not positive. mask
 /// and bias may be null. False, and nothing done, where the kernel does not fit: that of conv_tiled is for 3 x 3 without
 /// strides, that of conv_gathered for more than 4 channels and for gradients.

@@ -32,11 +32,11 @@ __global__ void conv_backward_weight(const __grid_constant__ Geometry g, const T
     const int position = static_cast<int>(i - image * outputs);
     const T dz = masked(g, dy, relu_output, image, static_cast<int64_t>(oc) * outputs + position);
     const T* const from = x + image * g.x_image + static_cast<int64_t>(plane) * g.inputs();
-    const Position output(position, g.output);
+    const Reach own = reach_of_output(g, Position(position, g.output));
     REEL_UNROLL
     for (int k = 0; k < kTaps; ++k) {
       if (k >= some) continue;
-      const int at = input_of(g, output, Position(first_tap + k, g.kernel));
+      const int at = input_of(g, own, reach_of_tap(g, Position(first_tap + k, g.kernel)));
       if (at >= 0) sum[k] = scalar::fma(dz, from[at], sum[k]);
     }
   }

@@ -1,5 +1,5 @@
 // Cross entropy with its softmax, along rows: held in registers, or cut into pieces where no block holds them, as in
-// softmax.cu.
+// softmax.cu. If a gradient is wanted, forward leaves it along with the loss: one read of the logits and one write.
 
 #include "reel/backends/cuda/last_block.h"
 #include "reel/backends/cuda/softmax.h"
@@ -64,11 +64,11 @@ REEL_DEVICE void add_to_mean(LossSum own, int64_t rows, const Losses<T>& losses,
   for (int64_t i = threadIdx.x; i < gridDim.x; i += blockDim.x) sum = sum + losses.of_block[i];
   sum = of_block(sum, scratch);
   if (threadIdx.x > 0) return;
-  *losses.mean = static_cast<T>(sum.loss / sum.count);
+  if (losses.mean != nullptr) *losses.mean = static_cast<T>(sum.loss / sum.count);
   losses.lse[rows] = static_cast<T>(sum.count);
 }
 
-/// The mean of losses [rows] that lie in memory.
+/// The mean of losses [rows] that lie in memory; if they are null, only how many rows count.
 template <class T>
 __global__ void mean_of_losses(const T* of_row, Classes classes, Losses<T> losses, int64_t rows) {
   constexpr int kInFlight = 4;
@@ -80,7 +80,7 @@ __global__ void mean_of_losses(const T* of_row, Classes classes, Losses<T> losse
     REEL_UNROLL
     for (int k = 0; k < kInFlight; ++k) {
       const int64_t r = first + k * unit_step();
-      loss[k] = r < rows ? of_row[r] : T(0);
+      loss[k] = r < rows && of_row != nullptr ? of_row[r] : T(0);
       counts[k] = r < rows && classes.of(r) != classes.ignore;
     }
     REEL_UNROLL
@@ -121,152 +121,222 @@ __global__ void cross_entropy_pieces(const T* x, Classes classes, const PieceSum
   if (losses.mean != nullptr) add_to_mean(own, rows, losses, scratch);
 }
 
-/// The gradients of the rows' losses: a stride from each other, or all the same, that of the mean of `count` rows.
+/// Where the gradient goes that is made along with the losses, and of what: of their sum, or of the mean of those that count.
 template <class T>
-struct LossGradients {
-  const T* dloss;
-  int64_t stride;
-  const T* count;  // null: of each row
+struct Ahead {
+  T* dx;
+  bool of_mean;
+  const T* count;  // null: each block counts
 
-  REEL_DEVICE T of(int64_t r) const { return count != nullptr ? dloss[0] / count[0] : dloss[r * stride]; }
+  /// The gradient of a row's loss. All threads of the block must call it.
+  REEL_DEVICE T weight(const Classes& classes, int64_t rows, T* scratch) const {
+    if (!of_mean) return T(1);
+    if (count != nullptr) return T(1) / *count;
+    T own = 0;
+    for (int64_t r = threadIdx.x; r < rows; r += blockDim.x) own += classes.of(r) != classes.ignore ? T(1) : T(0);
+    return T(1) / join_block(own, scratch, [](T a, T b) { return a + b; });
+  }
 };
 
-/// The gradient of a row's loss; a target that is ignored, or a row of -infinity, whose loss is NaN, has none.
+/// The gradient of a row from its exponentials e: (e / sum - (c == target)) weight. A row whose target is ignored, or of
+/// -infinity, whose loss is NaN, has none.
 template <class T>
 struct RowGradient {
-  T grad, level;
-  int64_t wanted;
+  T sum, scale;
+  int wanted;  // from the `begin`-th element on; -1: not there
   bool none;
 
-  REEL_DEVICE RowGradient(const Classes& classes, const T* lse, const LossGradients<T>& grads, int64_t r)
-      : grad(grads.of(r)), level(lse[r]), wanted(classes.of(r)) {
-    none = wanted == classes.ignore || level == -scalar::infinity<T>();
+  REEL_DEVICE RowGradient(const Classes& classes, int64_t r, int64_t begin, int size, T sum, T weight)
+      : sum(sum), scale(weight / sum) {
+    const int64_t target = classes.of(r), place = target - begin;
+    wanted = place >= 0 && place < size ? static_cast<int>(place) : -1;
+    none = target == classes.ignore || sum == T(0);
   }
-  REEL_DEVICE T at(T probability, int64_t i) const {
-    return none ? T(0) : grad * (probability - (i == wanted ? T(1) : T(0)));
+  template <int count, int packs>
+  REEL_DEVICE void make(HeldRow<T, count, packs>& e, int size, Holders holders) const {
+    e.each_place(size, holders, [&](int p, int k, int i) {
+      T& value = e.at[p].v[k];
+      value = none ? T(0) : (i == wanted ? value - sum : value) * scale;
+    });
   }
 };
 
-/// dx = grad (exp(x - lse) - (c == target)). Where lse is large its rounding error is that of every exponent: the row is
-/// divided by its sum then.
-template <class T, int count, int packs>
-__global__ void cross_entropy_backward_held(const T* x, Classes classes, const T* lse, LossGradients<T> grads, T* dx,
-                                            int64_t rows, int n, Holders holders) {
-  using Row = HeldRow<T, count, packs>;
-  REEL_DYNAMIC_SHARED(T, scratch);
+/// `threads`: as for cross_entropy_held, with four blocks at a time.
+template <class T, int count, int packs, int threads>
+__global__ void __launch_bounds__(threads, threads == kThreads && sizeof(T) == 4 ? resident_blocks(threads, 4) : 1)
+    cross_entropy_ahead_held(const T* x, Classes classes, Losses<T> losses, Ahead<T> ahead, int64_t rows, int n,
+                             Holders holders) {
+  REEL_DYNAMIC_SHARED(LossSum, wide_scratch);
+  T* const scratch = reinterpret_cast<T*>(wide_scratch);
   const int64_t r = holders.row();
   const int size = r < rows ? n : 0;
-  Row row;
+  HeldRow<T, count, packs> row;
   row.load(x + r * n, size, holders, -scalar::infinity<T>());
-  const RowGradient<T> gradient(classes, lse, grads, r < rows ? r : 0);
-  T sum = 0;
+  const T weight = ahead.weight(classes, rows, scratch);
+  T greatest = -scalar::infinity<T>(), sum = 0;
+  row.each([&](T value) { greatest = larger(greatest, value); });
+  const T shift = finite_shift(holders.join(greatest, scratch, [](T a, T b) { return larger(a, b); }));
   row.each([&](T& value) {
-    value = exp_negative(value - gradient.level);
+    value = exp_negative(value - shift);
     sum += value;
   });
   sum = holders.sum(sum, scratch);
-  const T inverse = gradient.level > T(8) || gradient.level < T(-8) ? T(1) / sum : T(1);
-  Row::each_place(size, holders,
-                  [&](int p, int k, int i) { row.at[p].v[k] = gradient.at(row.at[p].v[k] * inverse, i); });
-  row.store(dx + r * n, size, holders);
+  LossSum own{0, 0};
+  if (r < rows) {
+    RowGradient<T>(classes, r, 0, size, sum, weight).make(row, size, holders);
+    row.store(ahead.dx + r * n, size, holders);
+    if (holders.lane() == 0) own = store_loss(classes, x, r, n, PieceSum<T>{shift, sum}, losses);
+  }
+  if (losses.mean != nullptr) add_to_mean(own, rows, losses, wide_scratch);
 }
 
-/// The same of a piece, from the pieces' sums.
+/// The gradient of a piece, from the sums of its row's pieces.
 template <class T, int count>
-__global__ void cross_entropy_backward_pieces(const T* x, Classes classes, const T* lse, LossGradients<T> grads,
-                                              const PieceSum<T>* sums, T* dx, int64_t n, RowPieces pieces,
-                                              Holders block) {
-  using Row = HeldRow<T, count, kHeld<T> / count>;
+__global__ void cross_entropy_ahead_pieces(const T* x, Classes classes, const PieceSum<T>* sums, Ahead<T> ahead,
+                                           int64_t rows, int64_t n, RowPieces pieces, Holders block) {
   REEL_DYNAMIC_SHARED(T, scratch);
   const int64_t unit = gridDim.x - 1 - blockIdx.x, r = pieces.row(unit), begin = pieces.begin(unit);
   const int size = pieces.size(unit, n);
-  Row row;
+  HeldRow<T, count, kHeld<T> / count> row;
   row.load(x + r * n + begin, size, block, T(0));
+  const T weight = ahead.weight(classes, rows, scratch);
   const PieceSum<T> whole = join_pieces(sums + r * pieces.count, pieces.count, T(1), block, scratch);
-  const RowGradient<T> gradient(classes, lse, grads, r);
-  const T inverse = T(1) / whole.sum;
-  Row::each_place(size, block, [&](int p, int k, int i) {
-    T& value = row.at[p].v[k];
-    value = gradient.at(exp_negative(value - whole.greatest) * inverse, begin + i);
-  });
-  row.store(dx + r * n + begin, size, block);
+  row.each([&](T& value) { value = exp_negative(value - whole.greatest); });
+  RowGradient<T>(classes, r, begin, size, whole.sum, weight).make(row, size, block);
+  row.store(ahead.dx + r * n + begin, size, block);
+}
+
+/// dx *= factor in packs of `count`, as many as a thread can have on their way.
+template <class T, int count>
+REEL_DEVICE void scale_all(T* dx, int64_t size, T factor) {
+  constexpr int kInFlight = 4;
+  for (int64_t first = first_unit() * count; first < size; first += kInFlight * unit_step() * count) {
+    Pack<T, count> pack[kInFlight];
+    REEL_UNROLL
+    for (int s = 0; s < kInFlight; ++s) {
+      const int64_t i = first + s * unit_step() * count;
+      if (i < size) pack[s] = load_pack<T, count>(dx + i);
+    }
+    REEL_UNROLL
+    for (int s = 0; s < kInFlight; ++s) {
+      const int64_t i = first + s * unit_step() * count;
+      REEL_UNROLL
+      for (int k = 0; k < count; ++k) pack[s].v[k] *= factor;
+      if (i < size) store_pack(dx + i, pack[s]);
+    }
+  }
+}
+
+/// dx[r, :] *= dloss[r]. Nothing is read of dx if there is one dloss for all, and that is 1.
+template <class T, int count>
+__global__ void scale_rows(T* dx, Classes classes, const T* lse, const T* dloss, int64_t stride, int64_t rows,
+                           int64_t n, RowGroup group) {
+  if (stride == 0) {
+    const T factor = dloss[0];
+    if (factor == T(1)) return;
+    // Zeros stay: rows need not be told apart.
+    if (factor > T(0) && factor < scalar::infinity<T>()) return scale_all<T, count>(dx, rows * n, factor);
+  }
+  for (int64_t r = group.first(); r < rows; r += group.step()) {
+    if (classes.of(r) == classes.ignore || lse[r] == -scalar::infinity<T>()) continue;  // stays 0, whatever dloss is
+    const T factor = dloss[r * stride];
+    for (int64_t i = int64_t{group.lane()} * count; i < n; i += int64_t{group.width()} * count) {
+      Pack<T, count> pack = load_pack<T, count>(dx + r * n + i);
+      REEL_UNROLL
+      for (int k = 0; k < count; ++k) pack.v[k] *= factor;
+      store_pack(dx + r * n + i, pack);
+    }
+  }
 }
 
 }  // namespace
 }  // namespace device
 
 void CudaOps::cross_entropy(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
-                            const Array& lse) {
+                            const Array& lse, const Array* dlogits) {
+  constexpr const char* kName = "cross_entropy";
   // Blocks that join their losses themselves: more would wait for each other. Rows of one thread of a kernel that joins them.
-  constexpr int64_t kMostJoined = 256, kRowsOfThread = 4;
+  // Rows that each block counts itself: more are counted by a kernel.
+  constexpr int64_t kMostJoined = 256, kRowsOfThread = 4, kMostCounted = 2048;
   const int64_t rows = logits.shape[0], n = logits.shape[1];
   const device::Classes classes{target.data, target.dtype == DType::i64, ignore};
   const bool mean = loss.rank() == 0;
   dispatch_floating(logits.dtype, [&]<class T>() {
     const T* const x = logits.as<T>();
+    T* const dx = data_of<T>(dlogits);
+    // start(grid, where the losses go, where the gradient goes) puts the kernel on the stream that leaves the rows' losses.
     const auto run = [&](Grid grid, auto start) {
       if (mean && grid.blocks == 0) grid.blocks = 1;  // the mean of nothing is something
       grid.shared_bytes = sizeof(device::LossSum) * device::kWarp;
       T* const y = loss.as<T>();
-      if (!mean) return start(grid, device::Losses<T>{y, lse.as<T>(), nullptr, nullptr});
+      device::Ahead<T> ahead{dx, mean, nullptr};
+      if (!mean) return start(grid, device::Losses<T>{y, lse.as<T>(), nullptr, nullptr}, ahead);
       const Workspace of_block(context_.memory(), sizeof(device::LossSum) * kMostJoined);
-      device::Losses<T> losses{nullptr, lse.as<T>(), y, of_block.as<device::LossSum>()};
-      if (grid.blocks <= kMostJoined) return start(grid, losses);
+      const device::Losses<T> losses{nullptr, lse.as<T>(), y, of_block.as<device::LossSum>()};
+      const auto join = [&](const T* of_row, T* to) {
+        const int64_t blocks = ceil_div(rows, kRowsOfThread * kThreads);
+        launch(context_, kName,
+               {.blocks = blocks < kMostJoined ? blocks : kMostJoined, .shared_bytes = grid.shared_bytes},
+               &device::mean_of_losses<T>, of_row, classes, device::Losses<T>{nullptr, losses.lse, to, losses.of_block},
+               rows);
+      };
+      if (dx != nullptr && rows > kMostCounted) {
+        join(nullptr, nullptr);
+        ahead.count = losses.lse + rows;
+      }
+      if (grid.blocks <= kMostJoined) return start(grid, losses, ahead);
       const Workspace of_row(context_.memory(), sizeof(T) * static_cast<std::size_t>(rows));
-      start(grid, device::Losses<T>{of_row.as<T>(), lse.as<T>(), nullptr, nullptr});
-      const int64_t blocks = ceil_div(rows, kRowsOfThread * kThreads);
-      launch(context_, "cross_entropy",
-             {.blocks = blocks < kMostJoined ? blocks : kMostJoined, .shared_bytes = grid.shared_bytes},
-             &device::mean_of_losses<T>, of_row.as<T>(), classes, losses, rows);
+      start(grid, device::Losses<T>{of_row.as<T>(), losses.lse, nullptr, nullptr}, ahead);
+      join(of_row.as<T>(), y);
     };
     if (n <= kLongestHeld<T>) {
-      const HeldPlan plan = held_plan<T>(rows, n, in_packs<T>({x}, {n}), sizeof(T));
-      run(plan.grid, [&](const Grid& grid, const device::Losses<T>& losses) {
+      const HeldPlan plan = held_plan<T>(rows, n, in_packs<T>({x, dx}, {n}), sizeof(T));
+      run(plan.grid, [&](const Grid& grid, const device::Losses<T>& losses, const device::Ahead<T>& ahead) {
         dispatch_held<T>(plan, [&]<int count, int packs>() {
-          const auto kernel = grid.threads > kThreads ? &device::cross_entropy_held<T, count, packs, kMostThreads>
-                                                      : &device::cross_entropy_held<T, count, packs, kThreads>;
-          launch(context_, "cross_entropy", grid, kernel, x, classes, losses, rows, static_cast<int>(n), plan.holders);
+          const bool wide = grid.threads > kThreads;
+          if (dx != nullptr) {
+            const auto kernel = wide ? &device::cross_entropy_ahead_held<T, count, packs, kMostThreads>
+                                     : &device::cross_entropy_ahead_held<T, count, packs, kThreads>;
+            launch(context_, kName, grid, kernel, x, classes, losses, ahead, rows, static_cast<int>(n), plan.holders);
+          } else {
+            const auto kernel = wide ? &device::cross_entropy_held<T, count, packs, kMostThreads>
+                                     : &device::cross_entropy_held<T, count, packs, kThreads>;
+            launch(context_, kName, grid, kernel, x, classes, losses, rows, static_cast<int>(n), plan.holders);
+          }
         });
       });
       return;
     }
     const PiecePlan<T> plan(rows, n);
-    const Workspace sums(context_.memory(), sizeof(device::PieceSum<T>) * plan.units());
-    softmax_piece_sums<T>(context_, plan, x, sums.as<device::PieceSum<T>>(), n, T(1));
-    run({.blocks = ceil_div(rows, kThreads / device::kWarp)}, [&](const Grid& grid, const device::Losses<T>& losses) {
-      launch(context_, "cross_entropy", grid, &device::cross_entropy_pieces<T>, x, classes,
-             sums.as<device::PieceSum<T>>(), losses, rows, n, plan.pieces, device::Holders{device::kWarp});
-    });
+    const Workspace of_piece(context_.memory(), sizeof(device::PieceSum<T>) * plan.units());
+    const auto* const sums = of_piece.as<device::PieceSum<T>>();
+    softmax_piece_sums<T>(context_, plan, x, of_piece.as<device::PieceSum<T>>(), n, T(1));
+    run({.blocks = ceil_div(rows, kThreads / device::kWarp)},
+        [&](const Grid& grid, const device::Losses<T>& losses, const device::Ahead<T>& ahead) {
+          launch(context_, kName, grid, &device::cross_entropy_pieces<T>, x, classes, sums, losses, rows, n,
+                 plan.pieces, device::Holders{device::kWarp});
+          if (dx == nullptr) return;
+          launch(context_, kName, plan.grid,
+                 in_packs<T>({x, dx}, {n}) ? &device::cross_entropy_ahead_pieces<T, kPack<T>>
+                                           : &device::cross_entropy_ahead_pieces<T, 1>,
+                 x, classes, sums, ahead, rows, n, plan.pieces, plan.block);
+        });
   });
 }
 
-void CudaOps::cross_entropy_backward(const Array& logits, const Array& target, std::int64_t ignore, const Array& lse,
-                                     const Array& dloss, const Array& dlogits) {
-  constexpr const char* kName = "cross_entropy_backward";
-  if (logits.size == 0) return;
-  const int64_t rows = logits.shape[0], n = logits.shape[1];
+void CudaOps::cross_entropy_scale(const Array& lse, const Array& target, std::int64_t ignore, const Array& dloss,
+                                  const Array& dlogits) {
+  if (dlogits.size == 0) return;
+  const int64_t rows = dlogits.shape[0], n = dlogits.shape[1];
   const device::Classes classes{target.data, target.dtype == DType::i64, ignore};
-  dispatch_floating(logits.dtype, [&]<class T>() {
-    const T* const x = logits.as<T>();
+  const int64_t stride = dloss.rank() == 0 ? 0 : dloss.strides[0];
+  dispatch_floating(dlogits.dtype, [&]<class T>() {
     T* const dx = dlogits.as<T>();
-    const bool packed = in_packs<T>({x, dx}, {n});
-    const bool mean = dloss.rank() == 0;
-    const device::LossGradients<T> grads{dloss.as<T>(), mean ? 0 : dloss.strides[0],
-                                         mean ? lse.as<T>() + rows : nullptr};
-    if (n <= kLongestHeld<T>) {
-      const HeldPlan plan = held_plan<T>(rows, n, packed, sizeof(T));
-      dispatch_held<T>(plan, [&]<int count, int packs>() {
-        launch(context_, kName, plan.grid, &device::cross_entropy_backward_held<T, count, packs>, x, classes,
-               lse.as<T>(), grads, dx, rows, static_cast<int>(n), plan.holders);
-      });
-      return;
-    }
-    const PiecePlan<T> plan(rows, n);
-    const Workspace sums(context_.memory(), sizeof(device::PieceSum<T>) * plan.units());
-    softmax_piece_sums<T>(context_, plan, x, sums.as<device::PieceSum<T>>(), n, T(1));
-    launch(context_, kName, plan.grid,
-           packed ? &device::cross_entropy_backward_pieces<T, kPack<T>> : &device::cross_entropy_backward_pieces<T, 1>,
-           x, classes, lse.as<T>(), grads, sums.as<device::PieceSum<T>>(), dx, n, plan.pieces, plan.block);
+    const bool packed = in_packs<T>({dx}, {n});
+    device::RowGroup group{};
+    const Grid grid = row_grid(context_, rows, n, group.whole_block);
+    launch(context_, "cross_entropy_scale", grid, packed ? &device::scale_rows<T, kPack<T>> : &device::scale_rows<T, 1>,
+           dx, classes, lse.as<T>(), dloss.as<T>(), stride, rows, n, group);
   });
 }
 

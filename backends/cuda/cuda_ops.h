@@ -89,10 +89,10 @@ class CudaOps final : public MissingOps {
   void softmax(SoftmaxOp op, const Array& x, int axis, double temperature, const Array& y) override;
   void softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, int axis, double temperature,
                         const Array& dx) override;
-  void cross_entropy(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
-                     const Array& lse) override;
-  void cross_entropy_backward(const Array& logits, const Array& target, std::int64_t ignore, const Array& lse,
-                              const Array& dloss, const Array& dlogits) override;
+  void cross_entropy(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss, const Array& lse,
+                     const Array* dlogits) override;
+  void cross_entropy_scale(const Array& lse, const Array& target, std::int64_t ignore, const Array& dloss,
+                           const Array& dlogits) override;
 
   void take_rows(const Array& table, const Array& index, const Array& y) override;
   void add_rows(const Array& y, const Array& index, const Array& table) override;

@@ -52,7 +52,8 @@ def rows(inputs, digest):
     def with_backward(f, xs, dy=None, result=lambda g: g):
         xs = [x.requires_grad_(True) for x in xs]
         if dy is None:
-            dy = tensor(50, tuple(f(*xs).shape))
+            shape = tuple(f(*xs).shape)
+            dy = tensor(50, shape) if shape else torch.ones((), device=cuda)
         last = []
 
         def calls(n):
@@ -229,6 +230,7 @@ def rows(inputs, digest):
                 for size in p.shape[1:]:
                     fan_in *= size
                 p.copy_(tensor(1000 + i, tuple(p.shape), 0.1 if p.dim() < 2 else fan_in ** -0.5))
+        before = [p.detach().clone() for p in parameters]
         stepper = make_optimizer(parameters)
 
         def calls(n):
@@ -238,7 +240,7 @@ def rows(inputs, digest):
                 stepper.step()
             torch.cuda.synchronize()
 
-        return calls, lambda: shown(parameters)
+        return calls, lambda: shown([p - start for p, start in zip(parameters, before)])
 
     optimizers = {
         "sgd": {"": lambda ps: torch.optim.SGD(ps, lr=RATE), "@fused": lambda ps: torch.optim.SGD(ps, lr=RATE, fused=True)},

@@ -50,7 +50,7 @@ Work with_backward(Tensors xs, Function f) {
   auto last = std::make_shared<Tensors>();
   for (Tensor& x : xs) x.requires_grad_(true);
   const Tensor y = f(xs).detach();
-  const Tensor dy = tensor(50, y.sizes());
+  const Tensor dy = y.dim() == 0 ? torch::ones({}) : tensor(50, y.sizes());
   return {[=](Int n) mutable { call_repeatedly(n, *last, [&] { return torch::autograd::grad({f(xs)}, xs, {dy}); }); },
           [last] { return digest(*last); }};
 }

@@ -21,17 +21,9 @@ constexpr int64_t kIgnore = -100;
 template <class T>
 constexpr T kInf = std::numeric_limits<T>::infinity();
 
-/// A dtype, and whether the gradient is made along with the loss or afterwards.
-template <class T, bool ahead>
-struct Way {
-  using Number = T;
-  static constexpr bool kAhead = ahead;
-};
-
 /// The results of both kernels for the same inputs.
-template <class Way>
+template <class T>
 struct Loss {
-  using T = typename Way::Number;
   TestArray<T> loss, lse, dlogits;
 
   template <class Index>
@@ -39,13 +31,8 @@ struct Loss {
       : loss(dloss.array().rank() == 0 ? Shape{} : Shape{logits.array().shape[0]}),
         lse(Shape{logits.array().shape[0] + (dloss.array().rank() == 0)}),
         dlogits(logits.array().shape) {
-    if (Way::kAhead) {
-      test::cpu().cross_entropy_ahead(logits, target, kIgnore, loss, lse, dlogits);
-      test::cpu().cross_entropy_scale(lse, target, kIgnore, dloss, dlogits);
-    } else {
-      test::cpu().cross_entropy(logits, target, kIgnore, loss, lse);
-      test::cpu().cross_entropy_backward(logits, target, kIgnore, lse, dloss, dlogits);
-    }
+    test::cpu().cross_entropy(logits, target, kIgnore, loss, lse, &dlogits.array());
+    test::cpu().cross_entropy_scale(lse, target, kIgnore, dloss, dlogits);
     EXPECT_TRUE(loss.margins_intact() && lse.margins_intact() && dlogits.margins_intact());
   }
 };
@@ -57,9 +44,9 @@ TestArray<Index> targets(int64_t rows, int64_t cols) {
   return target;
 }
 
-template <class T, class Index, class Way>
+template <class T, class Index>
 void expect_is_cross_entropy(const TestArray<T>& x, const TestArray<Index>& target, const TestArray<T>& dloss,
-                             const Loss<Way>& result) {
+                             const Loss<T>& result) {
   const long double epsilon = std::numeric_limits<T>::epsilon();
   const int64_t rows = x.array().shape[0], cols = x.array().shape[1];
   for (int64_t r = 0; r < rows; ++r) {
@@ -89,11 +76,11 @@ void expect_is_cross_entropy(const TestArray<T>& x, const TestArray<Index>& targ
 
 template <class T>
 class CrossEntropy : public testing::Test {};
-using Types = testing::Types<Way<float, false>, Way<double, false>, Way<float, true>, Way<double, true>>;
+using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(CrossEntropy, Types);
 
 TYPED_TEST(CrossEntropy, IsItsDefinitionForEverySize) {
-  using T = typename TypeParam::Number;
+  using T = TypeParam;
   for (const int64_t rows : {0, 1, 5, 40, 1025}) {
     for (const int64_t cols : {1, 2, 10, 31, 32, 33, 255, 257, 1025, 20000}) {
       if (rows * cols > 100000) continue;
@@ -101,28 +88,28 @@ TYPED_TEST(CrossEntropy, IsItsDefinitionForEverySize) {
       const auto dloss = test::random_array<T>(Shape{rows}, 2);
       auto target = targets<int64_t>(rows, cols);
       if (rows > 3) target.set(3, kIgnore);
-      expect_is_cross_entropy(x, target, dloss, Loss<TypeParam>(x, target, dloss));
+      expect_is_cross_entropy(x, target, dloss, Loss<T>(x, target, dloss));
       test::randomize(x, 3, -40, 40);
-      expect_is_cross_entropy(x, target, dloss, Loss<TypeParam>(x, target, dloss));
+      expect_is_cross_entropy(x, target, dloss, Loss<T>(x, target, dloss));
     }
   }
 }
 
 TYPED_TEST(CrossEntropy, TakesTargetsOf32Bits) {
-  using T = typename TypeParam::Number;
+  using T = TypeParam;
   const auto x = test::random_array<T>(Shape{50, 33}, 4);
   const auto dloss = test::random_array<T>(Shape{50}, 5);
   auto narrow = targets<std::int32_t>(50, 33);
   auto wide = targets<int64_t>(50, 33);
   narrow.set(7, kIgnore);
   wide.set(7, kIgnore);
-  const Loss<TypeParam> a(x, narrow, dloss), b(x, wide, dloss);
+  const Loss<T> a(x, narrow, dloss), b(x, wide, dloss);
   EXPECT_TRUE(test::same_bits(a.loss, b.loss));
   EXPECT_TRUE(test::same_bits(a.dlogits, b.dlogits));
 }
 
 TYPED_TEST(CrossEntropy, TakesOneGradientForAllRows) {
-  using T = typename TypeParam::Number;
+  using T = TypeParam;
   const auto x = test::random_array<T>(Shape{20, 10}, 6);
   const auto target = targets<int64_t>(20, 10);
   TestArray<T> mean(Shape{20}, std::vector<int64_t>{0}), full(Shape{20});
@@ -130,29 +117,25 @@ TYPED_TEST(CrossEntropy, TakesOneGradientForAllRows) {
     mean.set(r, T(0.05));
     full.set(r, T(0.05));
   }
-  EXPECT_TRUE(test::same_bits(Loss<TypeParam>(x, target, mean).dlogits, Loss<TypeParam>(x, target, full).dlogits));
+  EXPECT_TRUE(test::same_bits(Loss<T>(x, target, mean).dlogits, Loss<T>(x, target, full).dlogits));
 }
 
 TYPED_TEST(CrossEntropy, OfRankZeroIsTheMeanOfTheRowsThatCount) {
-  using T = typename TypeParam::Number;
+  using T = TypeParam;
   for (const int64_t rows : {0, 1, 20, 1025}) {
     const auto x = test::random_array<T>(Shape{rows, 10}, 15);
     auto target = targets<int64_t>(rows, 10);
     if (rows > 3) target.set(3, kIgnore);
     TestArray<T> dloss(Shape{}), each(Shape{rows});
     dloss.set(0, T(1.5));
-    const Loss<TypeParam> mean(x, target, dloss);
+    const Loss<T> mean(x, target, dloss);
     const T count = static_cast<T>(rows > 3 ? rows - 1 : rows);
     EXPECT_EQ(mean.lse[rows], count);
     for (int64_t r = 0; r < rows; ++r) each.set(r, T(1.5) / count);
-    const Loss<TypeParam> expected(x, target, each);
-    if (TypeParam::kAhead) {  // 1 / count and dloss are factors one after the other
-      for (int64_t i = 0; i < 10 * rows; ++i)
-        EXPECT_NEAR(mean.dlogits[i], expected.dlogits[i],
-                    4 * std::numeric_limits<T>::epsilon() * std::abs(expected.dlogits[i]));
-    } else {
-      EXPECT_TRUE(test::same_bits(mean.dlogits, expected.dlogits));
-    }
+    const Loss<T> expected(x, target, each);
+    for (int64_t i = 0; i < 10 * rows; ++i)  // 1 / count and dloss are factors one after the other
+      EXPECT_NEAR(mean.dlogits[i], expected.dlogits[i],
+                  4 * std::numeric_limits<T>::epsilon() * std::abs(expected.dlogits[i]));
     long double sum = 0;
     for (int64_t r = 0; r < rows; ++r) sum += expected.loss[r];
     if (rows == 0) EXPECT_TRUE(std::isnan(mean.loss[0]));
@@ -161,7 +144,7 @@ TYPED_TEST(CrossEntropy, OfRankZeroIsTheMeanOfTheRowsThatCount) {
 }
 
 TYPED_TEST(CrossEntropy, OfIgnoredRowsIsZeroWhateverIsInThem) {
-  using T = typename TypeParam::Number;
+  using T = TypeParam;
   TestArray<T> x(Shape{3, 4});
   TestArray<int64_t> target(Shape{3});
   TestArray<T> dloss(Shape{3});
@@ -169,13 +152,13 @@ TYPED_TEST(CrossEntropy, OfIgnoredRowsIsZeroWhateverIsInThem) {
   for (int64_t r = 0; r < 3; ++r) dloss.set(r, r == 1 ? T(1) : kInf<T>);
   for (int64_t c = 0; c < 4; ++c) x.set(4 + c, std::numeric_limits<T>::quiet_NaN());
   for (int64_t c = 0; c < 4; ++c) x.set(8 + c, -kInf<T>);
-  const Loss<TypeParam> result(x, target, dloss);
+  const Loss<T> result(x, target, dloss);
   EXPECT_EQ(result.loss.values(), std::vector<T>(3, 0));
   EXPECT_EQ(result.dlogits.values(), std::vector<T>(12, 0));
 }
 
 TYPED_TEST(CrossEntropy, IsAsExactForLargeLogitsAsForSmallOnes) {
-  using T = typename TypeParam::Number;
+  using T = TypeParam;
   for (const int64_t cols : {3, 40, 700}) {
     TestArray<T> large(Shape{2, cols}), small(Shape{2, cols}), dloss(Shape{2});
     const auto target = targets<int64_t>(2, cols);
@@ -187,7 +170,7 @@ TYPED_TEST(CrossEntropy, IsAsExactForLargeLogitsAsForSmallOnes) {
         large.set(r * cols + c, value + static_cast<T>(r == 0 ? 10000 : -10000));
       }
     }
-    const Loss<TypeParam> a(large, target, dloss), b(small, target, dloss);
+    const Loss<T> a(large, target, dloss), b(small, target, dloss);
     EXPECT_TRUE(test::same_bits(a.loss, b.loss));
     for (int64_t i = 0; i < 2 * cols; ++i) {
       const T tolerance = 16 * std::numeric_limits<T>::epsilon();
@@ -199,12 +182,12 @@ TYPED_TEST(CrossEntropy, IsAsExactForLargeLogitsAsForSmallOnes) {
 // As in PyTorch: infinity - infinity is no number. The gradient is 0 as that of softmax, so that one such row does not
 // destroy all weights.
 TYPED_TEST(CrossEntropy, OfARowOfMinusInfinitiesIsNanWithZeroGradient) {
-  using T = typename TypeParam::Number;
+  using T = TypeParam;
   for (const int64_t cols : {1, 10, 100}) {
     auto x = test::random_array<T>(Shape{2, cols}, 7);
     const auto dloss = test::random_array<T>(Shape{2}, 8);
     for (int64_t c = 0; c < cols; ++c) x.set(cols + c, -kInf<T>);
-    const Loss<TypeParam> result(x, targets<int64_t>(2, cols), dloss);
+    const Loss<T> result(x, targets<int64_t>(2, cols), dloss);
     EXPECT_TRUE(std::isfinite(result.loss[0]));
     EXPECT_TRUE(std::isnan(result.loss[1]));
     EXPECT_EQ(result.lse[1], -kInf<T>);
@@ -213,18 +196,18 @@ TYPED_TEST(CrossEntropy, OfARowOfMinusInfinitiesIsNanWithZeroGradient) {
 }
 
 TYPED_TEST(CrossEntropy, IsUntouchedByClassesThatAreMinusInfinity) {
-  using T = typename TypeParam::Number;
+  using T = TypeParam;
   for (const int64_t cols : {2, 10, 100}) {
     TestArray<T> x(Shape{1, cols}), dloss(Shape{1});
     TestArray<int64_t> target(Shape{1});
     dloss.set(0, 1);
     for (int64_t c = 1; c < cols; ++c) x.set(c, -kInf<T>);
-    const Loss<TypeParam> result(x, target, dloss);
+    const Loss<T> result(x, target, dloss);
     EXPECT_EQ(result.loss[0], 0);
     EXPECT_EQ(result.dlogits.values(), std::vector<T>(static_cast<std::size_t>(cols), 0));
 
     target.set(0, 1);  // now the impossible class is the wanted one
-    const Loss<TypeParam> impossible(x, target, dloss);
+    const Loss<T> impossible(x, target, dloss);
     EXPECT_EQ(impossible.loss[0], kInf<T>);
     EXPECT_EQ(impossible.dlogits[0], 1);
     EXPECT_EQ(impossible.dlogits[1], -1);
@@ -232,13 +215,13 @@ TYPED_TEST(CrossEntropy, IsUntouchedByClassesThatAreMinusInfinity) {
 }
 
 TYPED_TEST(CrossEntropy, IsNanInARowWithNanOrPlusInfinityAndOnlyThere) {
-  using T = typename TypeParam::Number;
+  using T = TypeParam;
   for (const T bad : {std::numeric_limits<T>::quiet_NaN(), kInf<T>}) {
     for (const int64_t cols : {1, 10, 100}) {
       auto x = test::random_array<T>(Shape{3, cols}, 9);
       const auto dloss = test::random_array<T>(Shape{3}, 10);
       x.set(cols + cols / 2, bad);
-      const Loss<TypeParam> result(x, targets<int64_t>(3, cols), dloss);
+      const Loss<T> result(x, targets<int64_t>(3, cols), dloss);
       for (int64_t r = 0; r < 3; ++r) {
         EXPECT_EQ(std::isnan(result.loss[r]), r == 1);
         for (int64_t c = 0; c < cols; ++c) EXPECT_EQ(std::isnan(result.dlogits[r * cols + c]), r == 1);
@@ -248,16 +231,16 @@ TYPED_TEST(CrossEntropy, IsNanInARowWithNanOrPlusInfinityAndOnlyThere) {
 }
 
 /// Row `row` of a batch has the bits that it has alone.
-template <class Way, class T>
+template <class T>
 void expect_row_is_that_alone(const TestArray<T>& x, const TestArray<int64_t>& target, const TestArray<T>& dloss,
-                              const Loss<Way>& batch, int64_t row) {
+                              const Loss<T>& batch, int64_t row) {
   const int64_t cols = x.array().shape[1];
   TestArray<T> x_alone(Shape{1, cols}), dloss_alone(Shape{1});
   TestArray<int64_t> target_alone(Shape{1});
   for (int64_t c = 0; c < cols; ++c) x_alone.set(c, x[row * cols + c]);
   dloss_alone.set(0, dloss[row]);
   target_alone.set(0, target[row]);
-  const Loss<Way> alone(x_alone, target_alone, dloss_alone);
+  const Loss<T> alone(x_alone, target_alone, dloss_alone);
   const auto bits = [](T value) { return std::signbit(value) ? -std::abs(value) - 1 : value; };  // -0 is not 0
   ASSERT_EQ(bits(alone.loss[0]), bits(batch.loss[row])) << row;
   ASSERT_EQ(alone.lse[0], batch.lse[row]) << row;
@@ -265,20 +248,20 @@ void expect_row_is_that_alone(const TestArray<T>& x, const TestArray<int64_t>& t
 }
 
 TYPED_TEST(CrossEntropy, OfARowAloneIsThatOfTheRowInABatch) {
-  using T = typename TypeParam::Number;
+  using T = TypeParam;
   const int64_t rows = 21;
   for (const int64_t cols : {1, 2, 3, 5, 8, 10, 16, 17, 33, 1025, 20000}) {
     const auto x = test::random_array<T>(Shape{rows, cols}, 11);
     const auto dloss = test::random_array<T>(Shape{rows}, 12);
     const auto target = targets<int64_t>(rows, cols);
-    const Loss<TypeParam> batch(x, target, dloss);
+    const Loss<T> batch(x, target, dloss);
     for (const int64_t row : {0, 3, 18}) expect_row_is_that_alone(x, target, dloss, batch, row);
   }
 }
 
 // Rows that are scaled while the next one is computed, or several at once, do not meet the others.
 TYPED_TEST(CrossEntropy, OfARowAloneIsThatOfTheRowBesideIgnoredOnesAndMinusInfinities) {
-  using T = typename TypeParam::Number;
+  using T = TypeParam;
   const int64_t rows = 149;
   for (const int64_t cols : {2, 3, 4, 5, 7, 10, 16, 17, 32, 1025}) {
     auto x = test::random_array<T>(Shape{rows, cols}, 16);
@@ -287,7 +270,7 @@ TYPED_TEST(CrossEntropy, OfARowAloneIsThatOfTheRowBesideIgnoredOnesAndMinusInfin
     for (const int64_t row : {0, 9, 10, 39, 130}) target.set(row, kIgnore);
     for (int64_t c = 0; c < cols; ++c) x.set(20 * cols + c, -kInf<T>);
     for (int64_t c = 0; c < cols; ++c) x.set(22 * cols + c, c == target[22] ? T(1) : -kInf<T>);
-    const Loss<TypeParam> batch(x, target, dloss);
+    const Loss<T> batch(x, target, dloss);
     for (int64_t row = 0; row < rows; ++row) {
       if (row == 20) continue;  // its loss is NaN
       expect_row_is_that_alone(x, target, dloss, batch, row);
@@ -297,7 +280,7 @@ TYPED_TEST(CrossEntropy, OfARowAloneIsThatOfTheRowBesideIgnoredOnesAndMinusInfin
     // One positive factor for all, as a mean or a sum has it.
     TestArray<T> one(Shape{rows}, std::vector<int64_t>{0});
     for (int64_t row = 0; row < rows; ++row) one.set(row, T(0.25));
-    const Loss<TypeParam> scaled(x, target, one);
+    const Loss<T> scaled(x, target, one);
     for (const int64_t row : {0, 9, 20}) {
       for (int64_t c = 0; c < cols; ++c) ASSERT_FALSE(std::signbit(scaled.dlogits[row * cols + c])) << row;
     }
@@ -305,15 +288,15 @@ TYPED_TEST(CrossEntropy, OfARowAloneIsThatOfTheRowBesideIgnoredOnesAndMinusInfin
 }
 
 TYPED_TEST(CrossEntropy, IsTheSameForAnyNumberOfThreads) {
-  using T = typename TypeParam::Number;
+  using T = TypeParam;
   for (const Shape& shape : {Shape{5000, 10}, Shape{300, 400}, Shape{3, 50000}}) {
     const auto x = test::random_array<T>(shape, 13), dloss = test::random_array<T>(Shape{shape[0]}, 14);
     const auto target = targets<int64_t>(shape[0], shape[1]);
     const test::Threads one(1);
-    const Loss<TypeParam> expected(x, target, dloss);
+    const Loss<T> expected(x, target, dloss);
     for (const int threads : test::kThreadCounts) {
       const test::Threads scope(threads);
-      const Loss<TypeParam> result(x, target, dloss);
+      const Loss<T> result(x, target, dloss);
       EXPECT_TRUE(test::same_bits(result.loss, expected.loss)) << threads << " threads";
       EXPECT_TRUE(test::same_bits(result.lse, expected.lse)) << threads << " threads";
       EXPECT_TRUE(test::same_bits(result.dlogits, expected.dlogits)) << threads << " threads";
