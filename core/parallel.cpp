@@ -2,6 +2,7 @@
 
 #include <omp.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -64,6 +65,15 @@ namespace detail {
 
 int available_threads() {
   return omp_in_parallel() || forked_child.load(std::memory_order_relaxed) ? 1 : num_threads();
+}
+
+std::int64_t level2_cache_bytes() {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  static const std::int64_t bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return bytes;
+#else
+  return 0;
+#endif
 }
 
 void parallel_chunks(std::int64_t count, std::int64_t chunk, void (*body)(void*, std::int64_t, std::int64_t),

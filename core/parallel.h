@@ -15,6 +15,8 @@ REEL_API void set_num_threads(int count, SourceLocation where = SourceLocation::
 namespace detail {
 /// Threads that parallel_chunks would use here: 1 inside a parallel region and in a forked child.
 REEL_API int available_threads();
+/// Of a core of this machine; 0 if the system does not tell.
+REEL_API std::int64_t level2_cache_bytes();
 /// Calls body(context, begin, end) once for each of the consecutive chunks [0, chunk), [chunk, 2 chunk), ... of [0, count),
 /// on several threads. The first exception is rethrown here after all threads have stopped. Serial inside a parallel
 /// region and in a forked child.

@@ -90,6 +90,17 @@ REEL_INLINE void pack_tile(const Block<T>& x, const T* a, int64_t rows, int64_t 
   }
 }
 
+/// Bytes of c from which on its next tile is asked for ahead: those rows lie far apart, where the processor foresees nothing.
+constexpr int64_t kFarResult = 512 * 1024;
+
+/// Asks for a tile of c that is to be written.
+template <class T>
+REEL_INLINE void ask_for_tile(const T* c, int64_t stride, int64_t rows) {
+  constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(T));
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t j = 0; j < kPanel<T>; j += line) __builtin_prefetch(c + r * stride + j, 1);
+}
+
 /// Rows i0 .. i1 - 1 and columns j0 .. j1 - 1 of c (j0 a multiple of kPanel). Rooms are for what is to be packed.
 template <class T>
 void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, int64_t j0, int64_t j1, T* a_room,
@@ -97,6 +108,7 @@ void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, i
   // The fewest tiles, as even as can be: low ones waste the processor. The first `high` have one row more.
   const int64_t tiles = ceil_div(i1 - i0, tallest_tile<T>(j1 - j0));
   const int64_t low = (i1 - i0) / tiles, high = (i1 - i0) % tiles;
+  const bool far = x.m * x.c_stride * static_cast<int64_t>(sizeof(T)) > kFarResult;
   Tile<T> tile;
   tile.c_stride = x.c_stride;
   for (int64_t k0 = 0; k0 < x.k; k0 += cut.k) {
@@ -136,6 +148,8 @@ void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, i
           tile.b_copy = copied && t == 0 ? panel : nullptr;
           tile.c = x.c + i * x.c_stride + j + q;
           tile.bias = last && x.bias != nullptr ? x.bias + j + q : nullptr;
+          if (far && q + kPanel<T> < n) ask_for_tile(tile.c + kPanel<T>, x.c_stride, rows);
+          else if (far && t + 1 < tiles) ask_for_tile(x.c + (i + rows) * x.c_stride + j, x.c_stride, rows);
           tiles_for<T>(tile.columns)[rows - 1](tile);
         }
         i += rows;

@@ -74,12 +74,17 @@ REEL_INLINE V load_row(const T* p, int v, typename V::Mask mask) {
 /// Rows of b that are asked for ahead while they are copied: in place they lie far apart, where the processor foresees nothing.
 inline constexpr int64_t kRowsAhead = 12;
 
+/// Columns of a transposed a that are asked for ahead, where they lie further apart than packed ones (kPackedStep bytes): each
+/// is a line or two, which another core may have written. Short ones would end before.
+inline constexpr int64_t kColumnsAhead = 32, kLongColumn = 128, kPackedStep = 128;
+
 /// The chains of a tile. `copying`: into tile.b_copy too.
 template <bool masked, bool copying, class T, class V, int rows, int vectors>
 REEL_INLINE void accumulate(const Tile<T>& tile, typename V::Mask mask, V (&acc)[rows][vectors]) {
   ColumnOfA<T, rows> a(tile);
   const T* b = tile.b;
   T* copy = tile.b_copy;
+  const int64_t ahead = tile.k >= kLongColumn && a.step > kPackedStep ? kColumnsAhead * a.step : 0;
   for (int64_t k = tile.k; k > 0; --k) {
     V b_row[vectors];
 #pragma GCC unroll 4
@@ -96,6 +101,8 @@ REEL_INLINE void accumulate(const Tile<T>& tile, typename V::Mask mask, V (&acc)
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) acc[i][v] = fma(a_i, b_row[v], acc[i][v]);
     }
+    __builtin_prefetch(a.p[0] + ahead);
+    if (rows > 1) __builtin_prefetch(a.p[0] + (rows - 1) * static_cast<int64_t>(sizeof(T)) + ahead);
     a.next();
     b += tile.b_stride;
     if (copying) copy += vectors * V::width;
