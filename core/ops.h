@@ -177,6 +177,10 @@ class REEL_API Ops {
   /// y = f(a, b); both of y's shape (broadcast by strides of 0), strided, of one dtype; comparisons give bool8. A scalar
   /// takes the other side's dtype. Not both sides are scalars.
   virtual void binary(BinaryOp op, const Operand& a, const Operand& b, const Array& y) = 0;
+  /// da = dy f_a(a, b), db = dy f_b(a, b), each null if not wanted: of mul, maximum, minimum. dy, da, db and the sides that are
+  /// arrays contiguous, of one shape, f32 or f64.
+  virtual void binary_backward(BinaryOp op, const Operand& a, const Operand& b, const Array& dy, const Array* da,
+                               const Array* db) = 0;
   /// y += x; both strided.
   virtual void accumulate(const Array& x, const Array& y) = 0;
   /// y = f(x; parameters), with as many parameters as the op's list entry says; x strided.

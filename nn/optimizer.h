@@ -31,7 +31,7 @@ class REEL_API Optimizer {
 
   /// Changes the parameters by their gradients and clears these. Counts as a write to each parameter that it changes.
   /// With the option max_norm: as clip_gradients(max_norm) before, to the bit, but gradients are scaled as the step reads them,
-  /// which takes no pass of its own.
+  /// which takes no pass of its own; on a GPU the host waits once a step, for the norm.
   /// Throws Error if parameters have moved in memory since the first step (Module::to).
   void step(SourceLocation where = SourceLocation::current());
   /// The norm that the last step's gradients had before max_norm was applied. Throws Error without that option, and before a

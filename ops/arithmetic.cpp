@@ -33,32 +33,33 @@ struct Side {
   }
 };
 
-// One binary op and its gradients, in recorded ops, so that they can be differentiated again.
+// One binary op and its gradients, in recorded ops, so that they can be differentiated again. `has_slopes`: one kernel computes
+// both too.
 struct Add {
   static constexpr BinaryOp op = BinaryOp::add;
   static constexpr const char* name = "add";
-  static constexpr bool saves_sides = false, saves_result = false;
+  static constexpr bool saves_sides = false, saves_result = false, has_slopes = false;
   static Tensor left(Tensor dy, const Side&, const Side&, const Tensor&) { return dy; }
   static Tensor right(Tensor dy, const Side&, const Side&, const Tensor&) { return dy; }
 };
 struct Sub {
   static constexpr BinaryOp op = BinaryOp::sub;
   static constexpr const char* name = "sub";
-  static constexpr bool saves_sides = false, saves_result = false;
+  static constexpr bool saves_sides = false, saves_result = false, has_slopes = false;
   static Tensor left(Tensor dy, const Side&, const Side&, const Tensor&) { return dy; }
   static Tensor right(const Tensor& dy, const Side&, const Side&, const Tensor&) { return neg(dy); }
 };
 struct Mul {
   static constexpr BinaryOp op = BinaryOp::mul;
   static constexpr const char* name = "mul";
-  static constexpr bool saves_sides = true, saves_result = false;
+  static constexpr bool saves_sides = true, saves_result = false, has_slopes = true;
   static Tensor left(const Tensor& dy, const Side&, const Side& b, const Tensor&) { return dy * Arg(b); }
   static Tensor right(const Tensor& dy, const Side& a, const Side&, const Tensor&) { return dy * Arg(a); }
 };
 struct Div {
   static constexpr BinaryOp op = BinaryOp::div;
   static constexpr const char* name = "div";
-  static constexpr bool saves_sides = true, saves_result = true;
+  static constexpr bool saves_sides = true, saves_result = true, has_slopes = false;
   static Tensor left(const Tensor& dy, const Side&, const Side& b, const Tensor&) { return dy / Arg(b); }
   static Tensor right(const Tensor& dy, const Side&, const Side& b, const Tensor& y) { return neg(dy * y / Arg(b)); }
 };
@@ -70,7 +71,7 @@ Tensor share(const Tensor& loses, const Side& a, const Side& b, DType dtype) {
 struct Maximum {
   static constexpr BinaryOp op = BinaryOp::maximum;
   static constexpr const char* name = "maximum";
-  static constexpr bool saves_sides = true, saves_result = false;
+  static constexpr bool saves_sides = true, saves_result = false, has_slopes = true;
   static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
     return dy * share(Arg(a) < Arg(b), a, b, dy.dtype());
   }
@@ -81,7 +82,7 @@ struct Maximum {
 struct Minimum {
   static constexpr BinaryOp op = BinaryOp::minimum;
   static constexpr const char* name = "minimum";
-  static constexpr bool saves_sides = true, saves_result = false;
+  static constexpr bool saves_sides = true, saves_result = false, has_slopes = true;
   static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
     return dy * share(Arg(a) > Arg(b), a, b, dy.dtype());
   }
@@ -94,7 +95,7 @@ struct Minimum {
 struct Pow {
   static constexpr BinaryOp op = BinaryOp::pow;
   static constexpr const char* name = "pow";
-  static constexpr bool saves_sides = true, saves_result = true;
+  static constexpr bool saves_sides = true, saves_result = true, has_slopes = false;
   static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
     if (!b.tensor.defined()) {
       const double exponent = b.scalar.real;
@@ -121,9 +122,36 @@ void add_summed(Gradients& g, int input, Tensor dx) {
   g.add(input, g.has_shape(input, dx.shape()) ? std::move(dx) : detail::sum_to(dx, g.shape(input)));
 }
 
+// Where both sides lie as dy does, or one is a number: one pass.
+template <class Rule>
+bool add_by_slopes(Gradients& g, const Side& a, const Side& b) {
+  const Tensor& dy = g.dy();
+  const auto fits = [&](const Side& side) {
+    return !side.tensor.defined() || (side.tensor.array().contiguous && side.tensor.shape() == dy.shape());
+  };
+  if (g.recording() || !dy.array().contiguous || !fits(a) || !fits(b)) return false;
+  if (dy.dtype() != f32 && dy.dtype() != f64) return false;
+  Tensor da, db;
+  if (g.needs(0)) da = empty_like(dy);
+  if (g.needs(1)) db = empty_like(dy);
+  const auto operand_of = [](const Side& side) {
+    return side.tensor.defined() ? Operand{.array = &side.tensor.array()} : Operand{.scalar = side.scalar};
+  };
+  backend(dy.device())
+      .binary_backward(Rule::op, operand_of(a), operand_of(b), dy.array(), da.defined() ? &da.array() : nullptr,
+                       db.defined() ? &db.array() : nullptr);
+  if (da.defined()) g.add(0, std::move(da));
+  if (db.defined()) g.add(1, std::move(db));
+  return true;
+}
+
 template <class Rule>
 void add_sides(Gradients& g, const Side& a, const Side& b, const Tensor& y) {
   const bool left = g.needs(0), right = g.needs(1);
+  if constexpr (Rule::has_slopes) {
+    // A product with one gradient is one pass as it is.
+    if ((Rule::op != BinaryOp::mul || (left && right)) && add_by_slopes<Rule>(g, a, b)) return;
+  }
   if (left && right) add_summed(g, 0, Rule::left(g.dy(), a, b, y));
   else if (left) add_summed(g, 0, Rule::left(g.take_dy(), a, b, y));
   if (right) add_summed(g, 1, Rule::right(g.take_dy(), a, b, y));

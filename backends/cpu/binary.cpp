@@ -134,6 +134,34 @@ constexpr const Runs* kRuns[] = {Table<float>::runs,
                                  Table<std::uint8_t>::runs,
                                  Table<bool>::runs};
 
+/// da = dy f_a(a, b), db = dy f_b(a, b).
+using Slopes = void (*)(const void* a, const void* b, const void* dy, void* da, void* db, int64_t count);
+
+template <class Op, class T>
+__attribute__((noinline)) void slopes(const void* a, const void* b, const void* dy, void* da, void* db, int64_t count) {
+  const T *const from_a = static_cast<const T*>(a), *const from_b = static_cast<const T*>(b);
+  const T* const grads = static_cast<const T*>(dy);
+  T *const to_a = static_cast<T*>(da), *const to_b = static_cast<T*>(db);
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const T x = from_a[i], z = from_b[i], grad = grads[i];
+    to_a[i] = grad * Op::left(x, z);
+    to_b[i] = grad * Op::right(x, z);
+  }
+}
+template <class Op, class T>
+constexpr Slopes slopes_of() {
+  if constexpr (scalar::HasSlopes<Op>) {
+    return slopes<Op, T>;
+  } else {
+    return nullptr;
+  }
+}
+#define REEL_SLOPES(name, Struct) slopes_of<scalar::Struct, T>(),
+template <class T>
+constexpr Slopes kSlopes[] = {REEL_BINARY_OPS(REEL_SLOPES)};
+#undef REEL_SLOPES
+
 /// A plain number as an input of the other side's dtype, in `bytes`.
 Input number(const Scalar& value, DType dtype, std::uint64_t& bytes) {
   dispatch_all(dtype, [&]<class T>() {
@@ -190,6 +218,30 @@ void CpuOps::binary(BinaryOp op, const Operand& a, const Operand& b, const Array
   } else {
     run_elements(runs, fixed, input_of(array), y);
   }
+}
+
+void CpuOps::binary_backward(BinaryOp op, const Operand& a, const Operand& b, const Array& dy, const Array* da,
+                             const Array* db) {
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    const Slopes run = kSlopes<T>[static_cast<int>(op)];
+    parallel_for(dy.size, even_chunk(dy.size), [&](int64_t begin, int64_t end) {
+      // What is a plain number or not wanted has one place, and all go a piece at a time.
+      constexpr int64_t kPiece = 1024 / static_cast<int64_t>(sizeof(T));
+      T numbers[kPiece], unwanted[kPiece];
+      const auto filled = [&](const Operand& side) {
+        if (side.array != nullptr) return;
+        for (T& number : numbers) number = convert_scalar<T>(side.scalar);
+      };
+      filled(a);
+      filled(b);
+      const bool whole = a.array != nullptr && b.array != nullptr && da != nullptr && db != nullptr;
+      const int64_t step = whole ? end - begin : kPiece;
+      for (int64_t i = begin; i < end; i += step)
+        run(a.array != nullptr ? a.array->as<T>() + i : numbers, b.array != nullptr ? b.array->as<T>() + i : numbers,
+            dy.as<T>() + i, da != nullptr ? da->as<T>() + i : unwanted, db != nullptr ? db->as<T>() + i : unwanted,
+            min(step, end - i));
+    });
+  });
 }
 
 void CpuOps::accumulate(const Array& x, const Array& y) {

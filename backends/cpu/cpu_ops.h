@@ -23,6 +23,8 @@ class CpuOps final : public Ops {
   void unary(UnaryOp op, const Array& x, const Array& y) override;
   void unary_backward(UnaryOp op, const Array& saved, const Array& dy, const Array& dx) override;
   void binary(BinaryOp op, const Operand& a, const Operand& b, const Array& y) override;
+  void binary_backward(BinaryOp op, const Operand& a, const Operand& b, const Array& dy, const Array* da,
+                       const Array* db) override;
   void accumulate(const Array& x, const Array& y) override;
 
   void reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) override;

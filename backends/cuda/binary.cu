@@ -86,6 +86,29 @@ __global__ void binary_packed(Side<T> a, Side<T> b, void* y, Units<T> units) {
                            [=]<int n>(int64_t i, const TwoPacks<T, n>& from) { write_result<Op>(y, i, from); });
 }
 
+template <class T, int n>
+struct ThreePacks {
+  Pack<T, n> a, b, dy;
+};
+
+/// da = dy f_a(a, b), db = dy f_b(a, b), each null if not wanted; all without gaps.
+template <class Op, class T>
+__global__ void binary_backward(Side<T> a, Side<T> b, const T* dy, T* da, T* db, Units<T> units) {
+  const auto load = [=]<int n>(int64_t i) {
+    return ThreePacks<T, n>{a.template at<n>(i), b.template at<n>(i), load_pack<T, n>(dy + i)};
+  };
+  for_each_unit<kMapSteps>(units, load, [=]<int n>(int64_t i, const ThreePacks<T, n>& from) {
+    Pack<T, n> left, right;
+    REEL_UNROLL
+    for (int k = 0; k < n; ++k) {
+      left.v[k] = from.dy.v[k] * Op::left(from.a.v[k], from.b.v[k]);
+      right.v[k] = from.dy.v[k] * Op::right(from.a.v[k], from.b.v[k]);
+    }
+    if (da != nullptr) write_pack(da + i, left);
+    if (db != nullptr) write_pack(db + i, right);
+  });
+}
+
 /// A few packs of n elements per thread, at the places of `walk`.
 template <class T, int n>
 __global__ void binary_strided(BinaryOp op, Side<T> a, Side<T> b, void* y, const __grid_constant__ Walk<3> walk) {
@@ -171,6 +194,22 @@ template <class T>
 constexpr PackedKernel<T> kPacked[] = {REEL_BINARY_OPS(REEL_KERNEL)};
 #undef REEL_KERNEL
 
+template <class T>
+using BackwardKernel = void (*)(device::Side<T>, device::Side<T>, const T*, T*, T*, Units<T>);
+
+template <class Op, class T>
+constexpr BackwardKernel<T> backward_kernel() {
+  if constexpr (scalar::HasSlopes<Op>) {
+    return &device::binary_backward<Op, T>;
+  } else {
+    return nullptr;
+  }
+}
+#define REEL_KERNEL(name, Struct) backward_kernel<scalar::Struct, T>(),
+template <class T>
+constexpr BackwardKernel<T> kBackward[] = {REEL_BINARY_OPS(REEL_KERNEL)};
+#undef REEL_KERNEL
+
 bool has_gaps(const Operand& operand) { return operand.array != nullptr && !operand.array->contiguous; }
 
 const int64_t* strides_of(const Operand& operand) {
@@ -216,6 +255,18 @@ void CudaOps::binary(BinaryOp op, const Operand& a, const Operand& b, const Arra
       strided<T>(context_, op, from_a, from_b, y.as<char>() + at[2] * static_cast<int64_t>(size), size, nest);
     };
     for_each_part(nest_in_order_of<3>(y, y.shape, {strides_of(a), strides_of(b), y.strides}), part, {0, 0, 0});
+  });
+}
+
+void CudaOps::binary_backward(BinaryOp op, const Operand& a, const Operand& b, const Array& dy, const Array* da,
+                              const Array* db) {
+  if (dy.size == 0) return;
+  dispatch_floating(dy.dtype, [&]<class T>() {
+    const device::Side<T> left = side_of<T>(a), right = side_of<T>(b);
+    T *const to_a = data_of<T>(da), *const to_b = data_of<T>(db);
+    const Units<T> units = units_of<T>(0, dy.size, in_packs<T>({left.data, right.data, dy.data, to_a, to_b}));
+    launch(context_, "binary_backward", units.grid(device::kMapSteps), kBackward<T>[static_cast<int>(op)], left, right,
+           dy.as<T>(), to_a, to_b, units);
   });
 }
 

@@ -91,6 +91,16 @@ Context::Slot& Context::next_slot() {
   return slot;
 }
 
+// Its copy is on the stream. Where that cannot be marked it has ended before anybody is told.
+void Context::in_flight(Slot& slot) {
+  slot.busy = true;
+  const cudaError_t error = cudaEventRecord(slot.done.event, stream());
+  if (error == cudaSuccess) return;
+  cudaStreamSynchronize(stream());
+  slot.busy = false;
+  check(error, "cudaEventRecord");
+}
+
 void Context::from_host(const void* host, void* device, std::int64_t bytes) {
   use();
   const std::lock_guard lock(transfers_);
@@ -101,8 +111,7 @@ void Context::from_host(const void* host, void* device, std::int64_t bytes) {
     check(
         cudaMemcpyAsync(static_cast<char*>(device) + begin, slot.memory.data, count, cudaMemcpyHostToDevice, stream()),
         "cudaMemcpyAsync");
-    slot.busy = true;
-    check(cudaEventRecord(slot.done.event, stream()), "cudaEventRecord");
+    in_flight(slot);
   }
 }
 
@@ -127,8 +136,7 @@ void Context::to_host(const void* device, void* host, std::int64_t bytes) {
     check(cudaMemcpyAsync(slot.memory.data, static_cast<const char*>(device) + begin, count, cudaMemcpyDeviceToHost,
                           stream()),
           "cudaMemcpyAsync");
-    slot.busy = true;
-    check(cudaEventRecord(slot.done.event, stream()), "cudaEventRecord");
+    in_flight(slot);
     finish(before);
     before = {&slot, static_cast<char*>(host) + begin, count};
   }

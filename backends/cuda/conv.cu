@@ -69,7 +69,6 @@ namespace {
 inline constexpr int kChannels = 4;            // results per thread
 inline constexpr int kSharedBytes = 32 << 10;  // for weights
 inline constexpr int kConvThreads = 128;
-inline constexpr int kLoads = 9;  // at once: the usual kernel
 
 /// Which results a block makes: a tile of positions, `most` of one group's channels, images in turn.
 template <int most>
@@ -99,8 +98,9 @@ REEL_DEVICE void for_each_channel(int count, int taps, T* shared, int chunk, Loa
   }
 }
 
-/// A thread makes `most` channels. Shared memory: where the taps lead [taps_at_once], and weights.
-template <class T, bool zero_padding, int most>
+/// A thread makes `most` channels, and has `loads` elements on their way at once. Shared memory: where the taps lead
+/// [taps_at_once], and weights.
+template <class T, bool zero_padding, int most, int loads>
 __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* weight, const T* bias, bool relu, T* y,
                      int chunk, int taps_at_once, int first_tile) {
   REEL_DYNAMIC_SHARED(Reach, list);
@@ -129,10 +129,10 @@ __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* we
           [&](int c, const T* w) {
             if (!inside) return;
             const T* const channel = plane + static_cast<int64_t>(c) * g.inputs();
-            for (int tap = 0; tap < some; tap += kLoads) {
-              T value[kLoads];
+            for (int tap = 0; tap < some; tap += loads) {
+              T value[loads];
               REEL_UNROLL
-              for (int i = 0; i < kLoads; ++i) {
+              for (int i = 0; i < loads; ++i) {
                 const Reach reach = load_pack<uint32_t, 4>(list[tap + i < some ? tap + i : 0].v);
                 const int at = zero_padding
                                    ? (is_inside(g.input, own, reach) ? static_cast<int>(own.v[3] + reach.v[3]) : -1)
@@ -140,7 +140,7 @@ __global__ void conv(const __grid_constant__ Geometry g, const T* x, const T* we
                 value[i] = at >= 0 && tap + i < some ? channel[at] : T(0);
               }
               REEL_UNROLL
-              for (int i = 0; i < kLoads; ++i) {
+              for (int i = 0; i < loads; ++i) {
                 if (tap + i >= some) continue;
                 REEL_UNROLL
                 for (int k = 0; k < most; ++k) sum[k] = scalar::fma(value[i], w[k * some + tap + i], sum[k]);
@@ -300,16 +300,22 @@ void CudaOps::conv(const Conv& conv, const Array& x, const Array& weight, const 
   const Geometry g(conv, x, y, nullptr);
   if (conv_plain(context_, g, forward_of(g), x, nullptr, weight, bias, epilogue == Epilogue::relu, y)) return;
   dispatch_floating(y.dtype, [&]<class T>() {
-    const auto run = [&]<int most>() {
+    const auto run = [&]<int most, int loads>() {
       const Plan plan = plan_for<T>(g, g.outputs(), g.out_group(), g.in_group(), most, sizeof(device::Reach));
-      const auto kernel = g.mode == PaddingMode::zero ? &device::conv<T, true, most> : &device::conv<T, false, most>;
+      const auto kernel =
+          g.mode == PaddingMode::zero ? &device::conv<T, true, most, loads> : &device::conv<T, false, most, loads>;
       plan.for_each_part([&](const Grid& grid, int first) {
         launch(context_, "conv", grid, kernel, g, x.as<T>(), weight.as<T>(), data_of<T>(bias),
                epilogue == Epilogue::relu, y.as<T>(), plan.chunk, plan.taps, first);
       });
     };
-    if (g.out_group() == 1) run.template operator()<1>();
-    else run.template operator()<device::kChannels>();
+    // As many as a row of the usual kernel has, or all of it; no more than there are.
+    const auto run_of = [&]<int most>() {
+      if (g.taps() == 1) return run.template operator()<most, 1>();
+      if (g.taps() < 9) return run.template operator()<most, 3>();
+      run.template operator()<most, 9>();
+    };
+    g.out_group() == 1 ? run_of.template operator()<1>() : run_of.template operator()<device::kChannels>();
   });
 }
 

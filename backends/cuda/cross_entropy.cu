@@ -206,45 +206,36 @@ __global__ void cross_entropy_ahead_pieces(const T* x, Classes classes, const Pi
   row.store(ahead.dx + r * n + begin, size, block);
 }
 
-/// dx *= factor in packs of `count`, as many as a thread can have on their way.
-template <class T, int count>
-REEL_DEVICE void scale_all(T* dx, int64_t size, T factor) {
-  constexpr int kInFlight = 4;
-  for (int64_t first = first_unit() * count; first < size; first += kInFlight * unit_step() * count) {
-    Pack<T, count> pack[kInFlight];
-    REEL_UNROLL
-    for (int s = 0; s < kInFlight; ++s) {
-      const int64_t i = first + s * unit_step() * count;
-      if (i < size) pack[s] = load_pack<T, count>(dx + i);
-    }
-    REEL_UNROLL
-    for (int s = 0; s < kInFlight; ++s) {
-      const int64_t i = first + s * unit_step() * count;
-      REEL_UNROLL
-      for (int k = 0; k < count; ++k) pack[s].v[k] *= factor;
-      if (i < size) store_pack(dx + i, pack[s]);
-    }
-  }
-}
-
-/// dx[r, :] *= dloss[r]. Nothing is read of dx if there is one dloss for all, and that is 1.
+/// dx[r, :] *= dloss[r], in packs of `count` elements of a row. Nothing is read of dx if there is one dloss for all, and that
+/// is 1.
 template <class T, int count>
 __global__ void scale_rows(T* dx, Classes classes, const T* lse, const T* dloss, int64_t stride, int64_t rows,
-                           int64_t n, RowGroup group) {
-  if (stride == 0) {
-    const T factor = dloss[0];
-    if (factor == T(1)) return;
-    // Zeros stay: rows need not be told apart.
-    if (factor > T(0) && factor < scalar::infinity<T>()) return scale_all<T, count>(dx, rows * n, factor);
-  }
-  for (int64_t r = group.first(); r < rows; r += group.step()) {
-    if (classes.of(r) == classes.ignore || lse[r] == -scalar::infinity<T>()) continue;  // stays 0, whatever dloss is
-    const T factor = dloss[r * stride];
-    for (int64_t i = int64_t{group.lane()} * count; i < n; i += int64_t{group.width()} * count) {
-      Pack<T, count> pack = load_pack<T, count>(dx + r * n + i);
+                           int64_t n) {
+  constexpr int kInFlight = 4;
+  const T of_all = dloss[0];
+  if (stride == 0 && of_all == T(1)) return;
+  const bool same = stride == 0 && of_all > T(0) && of_all < scalar::infinity<T>();  // zeros stay zeros
+  const int64_t size = rows * n, step = unit_step() * count;
+  for (int64_t first = first_unit() * count; first < size; first += kInFlight * step) {
+    Pack<T, count> pack[kInFlight];
+    T factor[kInFlight];
+    REEL_UNROLL
+    for (int s = 0; s < kInFlight; ++s) {
+      const int64_t i = first + s * step;
+      factor[s] = of_all;
+      if (i >= size) continue;
+      pack[s] = load_pack<T, count>(dx + i);
+      if (same) continue;
+      const int64_t r = i / n;
+      const bool none = classes.of(r) == classes.ignore || lse[r] == -scalar::infinity<T>();
+      factor[s] = none ? T(1) : dloss[r * stride];  // zeros, whatever dloss is
+    }
+    REEL_UNROLL
+    for (int s = 0; s < kInFlight; ++s) {
+      const int64_t i = first + s * step;
       REEL_UNROLL
-      for (int k = 0; k < count; ++k) pack.v[k] *= factor;
-      store_pack(dx + r * n + i, pack);
+      for (int k = 0; k < count; ++k) pack[s].v[k] *= factor[s];
+      if (i < size) store_pack(dx + i, pack[s]);
     }
   }
 }
@@ -256,7 +247,7 @@ void CudaOps::cross_entropy(const Array& logits, const Array& target, std::int64
                             const Array& lse, const Array* dlogits) {
   constexpr const char* kName = "cross_entropy";
   // Blocks that join their losses themselves: more would wait for each other. Rows of one thread of a kernel that joins them.
-  // Rows that each block counts itself: more are counted by a kernel.
+  // Rows that each block counts itself, where rows are not cut: more are counted by a kernel.
   constexpr int64_t kMostJoined = 256, kRowsOfThread = 4, kMostCounted = 2048;
   const int64_t rows = logits.shape[0], n = logits.shape[1];
   const device::Classes classes{target.data, target.dtype == DType::i64, ignore};
@@ -280,7 +271,7 @@ void CudaOps::cross_entropy(const Array& logits, const Array& target, std::int64
                &device::mean_of_losses<T>, of_row, classes, device::Losses<T>{nullptr, losses.lse, to, losses.of_block},
                rows);
       };
-      if (dx != nullptr && rows > kMostCounted) {
+      if (dx != nullptr && (rows > kMostCounted || n > kLongestHeld<T>)) {
         join(nullptr, nullptr);
         ahead.count = losses.lse + rows;
       }
@@ -333,10 +324,10 @@ void CudaOps::cross_entropy_scale(const Array& lse, const Array& target, std::in
   dispatch_floating(dlogits.dtype, [&]<class T>() {
     T* const dx = dlogits.as<T>();
     const bool packed = in_packs<T>({dx}, {n});
-    device::RowGroup group{};
-    const Grid grid = row_grid(context_, rows, n, group.whole_block);
-    launch(context_, "cross_entropy_scale", grid, packed ? &device::scale_rows<T, kPack<T>> : &device::scale_rows<T, 1>,
-           dx, classes, lse.as<T>(), dloss.as<T>(), stride, rows, n, group);
+    const int64_t units = dlogits.size / (packed ? kPack<T> : 1);
+    launch(context_, "cross_entropy_scale", grid_for(context_, units),
+           packed ? &device::scale_rows<T, kPack<T>> : &device::scale_rows<T, 1>, dx, classes, lse.as<T>(),
+           dloss.as<T>(), stride, rows, n);
   });
 }
 

@@ -27,6 +27,8 @@ class CudaOps final : public MissingOps {
   void unary(UnaryOp op, const Array& x, const Array& y) override;
   void unary_backward(UnaryOp op, const Array& saved, const Array& dy, const Array& dx) override;
   void binary(BinaryOp op, const Operand& a, const Operand& b, const Array& y) override;
+  void binary_backward(BinaryOp op, const Operand& a, const Operand& b, const Array& dy, const Array* da,
+                       const Array* db) override;
   void accumulate(const Array& x, const Array& y) override;
   void parametric(ParametricOp op, const double* parameters, const Array& x, const Array& y) override;
   void parametric_backward(ParametricOp op, const double* parameters, const Array& x, const Array& dy,

@@ -1,5 +1,6 @@
 #include "reel/backends/cuda/memory.h"
 
+#include <new>
 #include <string>
 
 #include "reel/backends/cuda/status.h"
@@ -87,7 +88,12 @@ void Memory::deallocate(void* block, std::size_t bytes) noexcept {
     cudaFreeAsync(block, stream_);
     return;
   }
-  free_[static_cast<std::size_t>(index)].push_back(block);
+  try {
+    free_[static_cast<std::size_t>(index)].push_back(block);
+  } catch (const std::bad_alloc&) {  // of the host's memory, for the list
+    cudaFreeAsync(block, stream_);
+    return;
+  }
   stats_.cached += static_cast<std::int64_t>(room);
 }
 

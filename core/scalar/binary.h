@@ -3,8 +3,21 @@
 #include "reel/core/scalar/list.h"
 #include "reel/core/scalar/math.h"
 
-/// One struct per entry of REEL_BINARY_OPS. Any number type unless it says otherwise; comparisons give bool.
+/// One struct per entry of REEL_BINARY_OPS. Any number type unless it says otherwise; comparisons give bool. Some have their
+/// derivatives by a and by b too: left, right, of fractions alone.
 namespace reel::scalar {
+
+template <class Op>
+concept HasSlopes = requires {
+  Op::left(1.0f, 1.0f);
+};
+
+/// Of the larger or the smaller of two: 0 where this one loses, 1/2 where both are equal, else 1. Where either is NaN both have
+/// the gradient, so that it shows.
+template <class T>
+REEL_SCALAR T share(bool loses, T a, T b) {
+  return T(1) - (loses ? T(1) : T(0)) - (a == b ? T(0.5) : T(0));
+}
 
 struct Add {
   template <class T>
@@ -25,6 +38,14 @@ struct Mul {
   REEL_SCALAR static T forward(T a, T b) {
     return a * b;
   }
+  template <class T>
+  REEL_SCALAR static T left(T, T b) {
+    return b;
+  }
+  template <class T>
+  REEL_SCALAR static T right(T a, T) {
+    return a;
+  }
 };
 
 struct Div {
@@ -41,6 +62,14 @@ struct Maximum {
     const T larger = a > b ? a : b;  // b if either is NaN
     return a != a ? a : larger;
   }
+  template <class T>
+  REEL_SCALAR static T left(T a, T b) {
+    return share(a < b, a, b);
+  }
+  template <class T>
+  REEL_SCALAR static T right(T a, T b) {
+    return share(b < a, a, b);
+  }
 };
 
 /// The smaller one; NaN if either is.
@@ -49,6 +78,14 @@ struct Minimum {
   REEL_SCALAR static T forward(T a, T b) {
     const T smaller = a < b ? a : b;
     return a != a ? a : smaller;
+  }
+  template <class T>
+  REEL_SCALAR static T left(T a, T b) {
+    return share(a > b, a, b);
+  }
+  template <class T>
+  REEL_SCALAR static T right(T a, T b) {
+    return share(b > a, a, b);
   }
 };
 

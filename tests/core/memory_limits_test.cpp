@@ -184,7 +184,7 @@ TEST(MemoryLimits, OtherThreadsGiveBackAtTheirNextFree) {
   freed.get_future().wait();
   EXPECT_LE(memory_stats().cached_bytes, base + kMiB);
   if (resident >= 0) {
-    EXPECT_LE(resident_bytes(), resident + 16 * kMiB);
+    EXPECT_LE(resident_bytes(), resident + 50 * kMiB);  // of 150: parts of a heap that is not the main one may stay
   }
   seen.set_value();
   other.join();

@@ -1,5 +1,6 @@
 // Products, recurrent layers and softmax at the sizes where their kernels go other ways.
 
+#include "reel/ops/conv.h"
 #include "reel/ops/logical.h"
 #include "reel/ops/matmul.h"
 #include "reel/ops/recurrent.h"
@@ -160,6 +161,35 @@ TEST_F(CudaSizes, SoftmaxDownSegmentsOfAnyLength) {
     }
 }
 
+// More channels, and more elements of a kernel, than go through shared memory at once; one channel of the result and several.
+TEST_F(CudaSizes, DirectConvolutionsInSeveralRounds) {
+  struct Sizes {
+    DType dtype;
+    Shape x, weight;
+    PaddingMode mode;
+  };
+  for (const Sizes& size : {Sizes{f64, {1, 130, 4, 5}, {2, 130, 3, 3}, PaddingMode::zero},
+                            {f64, {1, 460, 4, 5}, {1, 460, 3, 3}, PaddingMode::zero},
+                            {f64, {1, 40, 3, 4}, {40, 40, 5, 5}, PaddingMode::reflect},
+                            {f64, {1, 3, 1, 1600}, {2, 3, 1, 1501}, PaddingMode::zero},
+                            {f64, {1, 2, 1, 1600}, {1, 2, 1, 1501}, PaddingMode::zero},
+                            {f32, {1, 2, 1, 1800}, {1, 2, 1, 1701}, PaddingMode::zero},
+                            {f32, {2, 1, 1, 30}, {1, 1, 1, 5}, PaddingMode::replicate}}) {
+    SCOPED_TRACE(size.weight.str());
+    const Call call = [&](Device device) {
+      const Tensor x = normal(size.x, size.dtype, device), weight = normal(size.weight, size.dtype, device, 4);
+      Tape tape;
+      tape.watch(x);
+      tape.watch(weight);
+      const std::int64_t down = size.weight[2] / 2, across = size.weight[3] > 9 ? 0 : size.weight[3] / 2;
+      const Tensor y = conv2d(x, weight, {}, {.padding = {down, across}, .mode = size.mode});
+      const Tensors gradients = tape.gradient(y, normal(y.shape(), size.dtype, device, 8), {x, weight});
+      return Tensors{y, gradients[0], gradients[1]};
+    };
+    expect_equal_devices(call, size.dtype == f32 ? 1e-4 : 1e-12);
+  }
+}
+
 TEST_F(CudaSizes, MeanCrossEntropyOfAnyNumberOfRows) {
   for (const DType dtype : {f32, f64})
     for (const auto& [rows, classes] : {std::pair<std::int64_t, std::int64_t>{0, 3},
@@ -178,7 +208,8 @@ TEST_F(CudaSizes, MeanCrossEntropyOfAnyNumberOfRows) {
           Tape tape;
           tape.watch(x);
           const Tensor loss = cross_entropy(x, target, {.ignore = ignore});
-          return Tensors{loss, tape.gradient(3 * loss, {x})[0]};
+          const Tensor once = tape.gradient(loss, {x}, {.keep = true})[0];
+          return Tensors{loss, once, tape.gradient(3 * loss, {x})[0]};
         };
         expect_equal_devices(call, dtype == f32 ? 2e-5 : 1e-13, rows * classes < 40000);
       }
