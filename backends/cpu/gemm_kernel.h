@@ -75,7 +75,7 @@ REEL_INLINE V load_row(const T* p, int v, typename V::Mask mask) {
 inline constexpr int64_t kRowsAhead = 12;
 
 /// Columns of a transposed a that are asked for ahead, where they lie further apart than packed ones (kPackedStep bytes): each
-/// is a line or two, which another core may have written. Short ones would end before.
+/// is a line or two, which another core may have written. Short ones would end before. (By whole tiles alone: others are few.)
 inline constexpr int64_t kColumnsAhead = 32, kLongColumn = 128, kPackedStep = 128;
 
 /// The chains of a tile. `copying`: into tile.b_copy too.
@@ -101,8 +101,10 @@ REEL_INLINE void accumulate(const Tile<T>& tile, typename V::Mask mask, V (&acc)
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) acc[i][v] = fma(a_i, b_row[v], acc[i][v]);
     }
-    __builtin_prefetch(a.p[0] + ahead);
-    if (rows > 1) __builtin_prefetch(a.p[0] + (rows - 1) * static_cast<int64_t>(sizeof(T)) + ahead);
+    if (vectors == 2 && !masked) {
+      __builtin_prefetch(a.p[0] + ahead);
+      if (rows > 1) __builtin_prefetch(a.p[0] + (rows - 1) * static_cast<int64_t>(sizeof(T)) + ahead);
+    }
     a.next();
     b += tile.b_stride;
     if (copying) copy += vectors * V::width;
