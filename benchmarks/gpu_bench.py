@@ -19,8 +19,11 @@ HOST_SECONDS = 2e-6  # that an op may take on the host beyond the launch of its 
 
 # (title, rows, least share of a copy's rate, least peer / Reel)
 FEW = r"conv_(batch_)?[1-4]_\d+(_dilation\d+)?(_backward)?|conv_4to1_256(_backward)?"
+SMALL = (r"(gelu_1e[3-6]|(log_)?softmax_(64x10|1024x1024|32x50257)|cross_entropy_(64x10|1024x1024|32x50257)|layer_norm_1024x1024|"
+         r"sum_\d+|(row|column)_sums_1e3x1e3)(_backward)?")
 GROUPS = [
     ("Large tensors, 2^26 elements", r"large_\w+", 0.9, 1.0),
+    ("Small and middle tensors, by the time of a call", SMALL, None, 1.0),
     ("Convolution + bias + ReLU, up to 4 channels", FEW, None, 2.0),
     ("Convolution + bias + ReLU, more channels", r"conv_(batch_)?\w+", None, 1.0),
     ("Sequences of 1 to 100 rows", r"ragged_(?!.*_equal)\w+", None, 2.0),

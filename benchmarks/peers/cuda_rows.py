@@ -101,6 +101,20 @@ def rows(inputs, digest):
 
     found["large_cross_entropy_backward"] = lambda: cross_entropy(*table)
 
+    # Small and middle tensors: as CPUs have them.
+    for name, count in {"1e3": 10**3, "1e4": 10**4, "1e5": 10**5, "1e6": 10**6}.items():
+        both(f"gelu_{name}", [(count,)], F.gelu)
+    for shape in ((64, 10), (1024, 1024), (32, 50257)):
+        name = f"{shape[0]}x{shape[1]}"
+        both(f"softmax_{name}", [shape], lambda x: torch.softmax(x, 1))
+        both(f"log_softmax_{name}", [shape], lambda x: torch.log_softmax(x, 1))
+        found[f"cross_entropy_{name}_backward"] = lambda shape=shape: cross_entropy(*shape)
+    both("layer_norm_1024x1024", [(1024, 1024), (1024,), (1024,)], lambda x, w, b: F.layer_norm(x, (1024,), w, b))
+    for n in (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000):
+        both(f"sum_{n}", [(n,)], torch.sum, backward=False)
+    both("row_sums_1e3x1e3", [(1000, 1000)], lambda x: x.sum(1), backward=False)
+    both("column_sums_1e3x1e3", [(1000, 1000)], lambda x: x.sum(0), backward=False)
+
     def optimizer(kind, **options):
         p = torch.nn.Parameter(tensor(1, (LARGE,)))
         p.grad = tensor(2, (LARGE,))

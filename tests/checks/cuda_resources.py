@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Every CUDA kernel compiles without a warning, and on sm_90 it keeps everything in registers.
+"""Every CUDA kernel compiles without a warning, and on sm_90 it keeps everything in registers; and the backend's other sources
+compile with the toolkit's own headers (the executor has others).
 
-Usage: cuda_resources.py [--arch=90,75,...] <nvcc> <source folder> <include folder>[:<include folder>...] [file.cu ...]
+Usage: cuda_resources.py [--arch=90,75,...] <nvcc> <source folder> <include folder>[:<include folder>...] [file ...]
 Reads the compiler's own report (-Xptxas -v): spills, local memory, which a kernel takes when it indexes registers, and
 registers: blocks have up to 512 threads, which share 65,536, unless __launch_bounds__ says less. On GPUs other than sm_90
 a few numbers of a thread may go to local memory, as many as the compiler puts outside of inner loops.
@@ -27,7 +28,7 @@ KERNEL = re.compile(r"Compiling entry function '(\S+)' for 'sm_(\d+)'.*?(\d+) by
 def compile_report(nvcc, include, archs, path):
     with tempfile.TemporaryDirectory() as folder:
         command = [nvcc, "-std=c++20", "-O3", "--fmad=false", "--diag-suppress=1675", "-Xptxas=-v",
-                   *(f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs),
+                   *(f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs), '-DREEL_VERSION="checked"',
                    "-Xcompiler=-Wall,-Wextra,-ffp-contract=off", *(f"-I{i}" for i in include.split(":")),
                    "-c", str(path), "-o", f"{folder}/out.o"]
         result = subprocess.run(command, text=True, capture_output=True)
@@ -56,13 +57,14 @@ def main():
     if arguments[0].startswith("--arch="):
         archs = arguments.pop(0).removeprefix("--arch=").split(",")
     nvcc, root, include = arguments[0], pathlib.Path(arguments[1]), arguments[2]
-    files = [pathlib.Path(f) for f in arguments[3:]] or sorted((root / "backends/cuda").glob("*.cu"))
+    files = [pathlib.Path(f) for f in arguments[3:]] or sorted((root / "backends/cuda").glob("*.c[up]*"))
     count = kernels = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for path, code, report in pool.map(lambda f: compile_report(nvcc, include, archs, f), files):
             registers = [int(k[-1]) for k in KERNEL.findall(report)]
             kernels += len(registers)
-            print(f"{path.name}: {len(registers)} kernels, at most {max(registers, default=0)} registers", flush=True)
+            print(f"{path.name}: " + (f"{len(registers)} kernels, at most {max(registers)} registers" if registers
+                                      else "compiles" if code == 0 else "does not compile"), flush=True)
             for problem in problems_of(path, code, report):
                 print(problem)
                 count += 1
