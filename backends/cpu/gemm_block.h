@@ -8,7 +8,7 @@
 /// The middle part of the matrix product: a piece of c, tile by tile, from operands where they are or from packed copies.
 ///
 /// b packed: panels of kPanel columns, one after the other, each [k, kPanel] in the room of panel_room(k) (the last one too).
-/// a packed: a row tile, [k, packed_rows(rows)].
+/// a packed: a row tile, [k, packed_rows(rows)] of a transposed a, [rows, copied_stride(k)] of one that is not.
 namespace reel::cpu::REEL_CPU_ISA::product {
 
 /// Columns of c that a tile spans.
@@ -80,14 +80,25 @@ REEL_INLINE constexpr int64_t packed_rows(int64_t rows) {
   return ceil_div(rows, Vec<T>::width) * Vec<T>::width;
 }
 
-/// Row tile `rows` x [k] of a, packed.
+/// Elements between the rows of a copy of k columns: a line more than they take, for k is mostly a power of two.
 template <class T>
-REEL_INLINE void pack_tile(const Block<T>& x, const T* a, int64_t rows, int64_t k, T* packed) {
-  if (x.a_step == 1) {
-    transpose_tall(a, x.a_row, rows, k, packed, packed_rows<T>(rows));
+REEL_INLINE constexpr int64_t copied_stride(int64_t k) {
+  return k + 64 / static_cast<int64_t>(sizeof(T));
+}
+
+/// `tile` reads its `rows` x [k] of a from a copy in `room`.
+template <class T>
+REEL_INLINE void pack_tile(Tile<T>& tile, int64_t rows, T* room) {
+  if (tile.a_step == 1) {
+    const int64_t stride = copied_stride<T>(tile.k);
+    copy_rows(tile.a, tile.a_row, rows, tile.k, room, stride);
+    tile.a_row = stride;
   } else {
-    copy_rows(a, x.a_step, k, rows, packed, packed_rows<T>(rows));
+    copy_rows(tile.a, tile.a_step, tile.k, rows, room, packed_rows<T>(rows));
+    tile.a_row = 1;
+    tile.a_step = packed_rows<T>(rows);
   }
+  tile.a = room;
 }
 
 /// Bytes of c from which on its next tile is asked for ahead: those rows lie far apart, where the processor foresees nothing.
@@ -132,12 +143,7 @@ void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, i
         tile.a = x.a + i * x.a_row + k0 * x.a_step;
         tile.a_row = x.a_row;
         tile.a_step = x.a_step;
-        if (cut.pack_a) {
-          pack_tile(x, tile.a, rows, k, a_room);
-          tile.a = a_room;
-          tile.a_row = 1;
-          tile.a_step = packed_rows<T>(rows);
-        }
+        if (cut.pack_a) pack_tile(tile, rows, a_room);
         for (int64_t q = 0; q < n; q += kPanel<T>) {
           tile.columns = min(n - q, kPanel<T>);
           T* const panel = b_room + q / kPanel<T> * room;

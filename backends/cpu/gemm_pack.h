@@ -63,26 +63,7 @@ void transpose(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y
     transpose_strips(x + c, x_stride, rows, min(line, columns - c), y + c * y_stride, y_stride);
 }
 
-/// As transpose for few rows, with y_stride rows rounded up to a register's: what y holds beyond `rows` is of no meaning.
-template <class T>
-void transpose_tall(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y, int64_t y_stride) {
-  using V = Vec<T>;
-  constexpr int lanes = 16 / static_cast<int>(sizeof(T));
-  const int64_t whole = columns / lanes * lanes;
-  for (int64_t r = 0; r < rows; r += V::width) {
-    const int height = static_cast<int>(min<int64_t>(V::width, rows - r));
-    for (int64_t c = 0; c < whole; c += lanes) {
-      V out[lanes];
-      load_transposed(x + r * x_stride + c, x_stride, height, out);
-#pragma GCC unroll 4
-      for (int i = 0; i < lanes; ++i) out[i].store(y + (c + i) * y_stride + r);
-    }
-  }
-  for (int64_t r = 0; r < rows; ++r)
-    for (int64_t c = whole; c < columns; ++c) y[c * y_stride + r] = x[r * x_stride + c];
-}
-
-/// y[r, c] = x[r, c] for x [rows, columns], with y_stride columns rounded up to a register's: what y holds beyond is of no meaning.
+/// y[r, c] = x[r, c] for x [rows, columns].
 template <class T>
 void copy_rows(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y, int64_t y_stride) {
   using V = Vec<T>;

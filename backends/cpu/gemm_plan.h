@@ -16,10 +16,10 @@ constexpr int64_t kProductGrain = int64_t{1} << 18;
 /// The same for elements that are turned round.
 constexpr int64_t kTurnGrain = int64_t{1} << 14;
 
-/// The size of the even pieces, rounded up to `unit`, that cut `size` into pieces of at most about `limit`.
+/// The size of the even pieces, rounded up to `unit`, that cut `size` into pieces of at most `limit` and an eighth.
 REEL_INLINE int64_t even_piece(int64_t size, int64_t limit, int64_t unit) {
-  if (size <= limit) return size;
-  return ceil_div(ceil_div(size, ceil_div(size, limit)), unit) * unit;
+  if (size <= limit + limit / 8) return size;
+  return ceil_div(ceil_div(size, ceil_div(size - limit / 8, limit)), unit) * unit;
 }
 
 /// Element (r, c) is data[r * stride + c], or data[c * stride + r] if transposed.
@@ -68,7 +68,7 @@ template <class T>
 void multiply_in_parallel(const Block<T>& x, const Cut& cut) {
   const int64_t panels = ceil_div(x.n, kPanel<T>), pieces = cut.row_pieces * cut.column_pieces;
   parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
-    const Scratch a_room(cut.pack_a ? sizeof(T) * packed_rows<T>(kTileRows<1>) * min(cut.k, x.k) : 0);
+    const Scratch a_room(cut.pack_a ? sizeof(T) * packed_rows<T>(kTileRows<1>) * copied_stride<T>(min(cut.k, x.k)) : 0);
     const bool b_packed = x.b_transposed || cut.pack_b != PackB::never;
     const int64_t b_panels = ceil_div(min(cut.columns, x.n), kPanel<T>);
     const Scratch b_room(b_packed ? sizeof(T) * b_panels * panel_room<T>(min(cut.k, x.k)) : 0);
