@@ -318,7 +318,7 @@ class REEL_API Ops {
   /// number; 0 in rows that are ignored or all -inf.
   virtual void cross_entropy(const Array& logits, const Array& target, std::int64_t ignore, const Array& loss,
                              const Array& lse, const Array* dlogits) = 0;
-  /// That gradient times dloss, in place: [rows], strided, or [], that of the mean. Zeros of rows that are ignored or all -inf stay.
+  /// That gradient times dloss, in place: [rows], strided, or [], that of the mean. Rows that are ignored or all -inf stay 0.
   virtual void cross_entropy_scale(const Array& lse, const Array& target, std::int64_t ignore, const Array& dloss,
                                    const Array& dlogits) = 0;
 

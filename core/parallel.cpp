@@ -69,7 +69,7 @@ int available_threads() {
 
 std::int64_t level2_cache_bytes() {
 #if defined(_SC_LEVEL2_CACHE_SIZE)
-  static const std::int64_t bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  static const std::int64_t bytes = std::max(0L, sysconf(_SC_LEVEL2_CACHE_SIZE));
   return bytes;
 #else
   return 0;

@@ -5,6 +5,7 @@
 
 #include "reel/core/fits.h"
 #include "reel/core/given_numbers.h"
+#include "reel/core/scalar/binary.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
@@ -38,28 +39,32 @@ struct Side {
 struct Add {
   static constexpr BinaryOp op = BinaryOp::add;
   static constexpr const char* name = "add";
-  static constexpr bool saves_sides = false, saves_result = false, has_slopes = false;
+  static constexpr bool saves_sides = false, saves_result = false;
+  static constexpr bool has_slopes = scalar::HasSlopes<scalar::Add>;
   static Tensor left(Tensor dy, const Side&, const Side&, const Tensor&) { return dy; }
   static Tensor right(Tensor dy, const Side&, const Side&, const Tensor&) { return dy; }
 };
 struct Sub {
   static constexpr BinaryOp op = BinaryOp::sub;
   static constexpr const char* name = "sub";
-  static constexpr bool saves_sides = false, saves_result = false, has_slopes = false;
+  static constexpr bool saves_sides = false, saves_result = false;
+  static constexpr bool has_slopes = scalar::HasSlopes<scalar::Sub>;
   static Tensor left(Tensor dy, const Side&, const Side&, const Tensor&) { return dy; }
   static Tensor right(const Tensor& dy, const Side&, const Side&, const Tensor&) { return neg(dy); }
 };
 struct Mul {
   static constexpr BinaryOp op = BinaryOp::mul;
   static constexpr const char* name = "mul";
-  static constexpr bool saves_sides = true, saves_result = false, has_slopes = true;
+  static constexpr bool saves_sides = true, saves_result = false;
+  static constexpr bool has_slopes = scalar::HasSlopes<scalar::Mul>;
   static Tensor left(const Tensor& dy, const Side&, const Side& b, const Tensor&) { return dy * Arg(b); }
   static Tensor right(const Tensor& dy, const Side& a, const Side&, const Tensor&) { return dy * Arg(a); }
 };
 struct Div {
   static constexpr BinaryOp op = BinaryOp::div;
   static constexpr const char* name = "div";
-  static constexpr bool saves_sides = true, saves_result = true, has_slopes = false;
+  static constexpr bool saves_sides = true, saves_result = true;
+  static constexpr bool has_slopes = scalar::HasSlopes<scalar::Div>;
   static Tensor left(const Tensor& dy, const Side&, const Side& b, const Tensor&) { return dy / Arg(b); }
   static Tensor right(const Tensor& dy, const Side&, const Side& b, const Tensor& y) { return neg(dy * y / Arg(b)); }
 };
@@ -71,7 +76,8 @@ Tensor share(const Tensor& loses, const Side& a, const Side& b, DType dtype) {
 struct Maximum {
   static constexpr BinaryOp op = BinaryOp::maximum;
   static constexpr const char* name = "maximum";
-  static constexpr bool saves_sides = true, saves_result = false, has_slopes = true;
+  static constexpr bool saves_sides = true, saves_result = false;
+  static constexpr bool has_slopes = scalar::HasSlopes<scalar::Maximum>;
   static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
     return dy * share(Arg(a) < Arg(b), a, b, dy.dtype());
   }
@@ -82,7 +88,8 @@ struct Maximum {
 struct Minimum {
   static constexpr BinaryOp op = BinaryOp::minimum;
   static constexpr const char* name = "minimum";
-  static constexpr bool saves_sides = true, saves_result = false, has_slopes = true;
+  static constexpr bool saves_sides = true, saves_result = false;
+  static constexpr bool has_slopes = scalar::HasSlopes<scalar::Minimum>;
   static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
     return dy * share(Arg(a) > Arg(b), a, b, dy.dtype());
   }
@@ -95,7 +102,8 @@ struct Minimum {
 struct Pow {
   static constexpr BinaryOp op = BinaryOp::pow;
   static constexpr const char* name = "pow";
-  static constexpr bool saves_sides = true, saves_result = true, has_slopes = false;
+  static constexpr bool saves_sides = true, saves_result = true;
+  static constexpr bool has_slopes = scalar::HasSlopes<scalar::Pow>;
   static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
     if (!b.tensor.defined()) {
       const double exponent = b.scalar.real;

@@ -86,16 +86,18 @@ void multiply_in_parallel(const Block<T>& x, const Cut& cut) {
 constexpr int64_t kNearBytes = 640 * 1024;
 /// Bytes of b from which on its rows lie so far that whole ones are packed before, rather than pieces of them in passing.
 constexpr int64_t kFarBytes = 2048 * 1024;
+/// A level 2 cache that holds blocks of b of 1 MiB.
+constexpr int64_t kLargeLevel2 = 2048 * 1024;
 
 /// Where to cut. Pieces share nothing, so that no thread waits for another, and few pieces copy little twice: two for a thread
 /// will do, if there is work enough. All should take as long, so their number is a power of two. Rows are cut first, for threads then write
 /// to lines of c of their own, but where pieces are many they are about square, which copies least.
 template <class T>
 REEL_INLINE Cut cut_of(const Block<T>& x) {
-  // A block of b stays in the level 2 cache of its set's machines: 512 KiB with AVX-512, twice that where the cache has 2 MiB,
-  // else 256 KiB.
-  const int64_t columns =
-      (kVectorBytes == 64 && detail::level2_cache_bytes() >= kFarBytes ? 2048 : 1024) / static_cast<int64_t>(sizeof(T));
+  // A block of b stays in the level 2 cache of its set's machines: 512 KiB with AVX-512, twice that where the cache is large, else
+  // 256 KiB; and up to a quarter more where that spares a block.
+  const int64_t columns = (kVectorBytes == 64 && detail::level2_cache_bytes() >= kLargeLevel2 ? 2048 : 1024) /
+                          static_cast<int64_t>(sizeof(T));
   constexpr int64_t rows = (kVectorBytes == 64 ? 2048 : 1024) / static_cast<int64_t>(sizeof(T));
   // Rows that pay for a copy of b: none is made where k is short.
   const int64_t many = x.b_transposed || x.k >= 256 ? 192 : 48, few = x.b_transposed ? 128 : 2 * kTileRows<2>;

@@ -91,8 +91,8 @@ Context::Slot& Context::next_slot() {
   return slot;
 }
 
-// Its copy is on the stream. Where that cannot be marked it has ended before anybody is told.
-void Context::in_flight(Slot& slot) {
+// The slot's copy is on the stream. If the event fails, the copy has ended when the error is told: nobody would wait for it.
+void Context::mark_in_flight(Slot& slot) {
   slot.busy = true;
   const cudaError_t error = cudaEventRecord(slot.done.event, stream());
   if (error == cudaSuccess) return;
@@ -111,7 +111,7 @@ void Context::from_host(const void* host, void* device, std::int64_t bytes) {
     check(
         cudaMemcpyAsync(static_cast<char*>(device) + begin, slot.memory.data, count, cudaMemcpyHostToDevice, stream()),
         "cudaMemcpyAsync");
-    in_flight(slot);
+    mark_in_flight(slot);
   }
 }
 
@@ -136,7 +136,7 @@ void Context::to_host(const void* device, void* host, std::int64_t bytes) {
     check(cudaMemcpyAsync(slot.memory.data, static_cast<const char*>(device) + begin, count, cudaMemcpyDeviceToHost,
                           stream()),
           "cudaMemcpyAsync");
-    in_flight(slot);
+    mark_in_flight(slot);
     finish(before);
     before = {&slot, static_cast<char*>(host) + begin, count};
   }

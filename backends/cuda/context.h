@@ -70,7 +70,7 @@ class Context {
   };
 
   Slot& next_slot();
-  void in_flight(Slot& slot);
+  void mark_in_flight(Slot& slot);
   void wait();
   void follow(Context& other);
   void open_way_from(const Context& source);

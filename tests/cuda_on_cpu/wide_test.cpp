@@ -394,6 +394,10 @@ TEST(CudaWide, SoftmaxOfRowsOfAnyLengthEqualsTheCpus) {
       expect_equal_devices([](const Tensors& in) { return softmax(in[0] * 2, 1, 0.7); }, {{rows, n}}, dtype);
       expect_equal_devices([](const Tensors& in) { return log_softmax(in[0]); }, {{rows, n}}, dtype);
       expect_equal_devices(losses, {{rows, n}}, dtype);
+      const Tensor x = to(randn({rows, n}, {.dtype = dtype}), Device::cuda());
+      Tape tape;
+      tape.watch(x);
+      EXPECT_EQ(losses({x}).to_vector<double>(), untaped([&] { return losses({x}); }).to_vector<double>());
     }
 }
 

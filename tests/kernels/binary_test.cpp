@@ -241,5 +241,50 @@ TEST(BinaryOfNan, ComparesUnequalToItself) {
   }
 }
 
+template <class T>
+std::pair<T, T> slopes(BinaryOp op, T a, T b) {
+  if (op == BinaryOp::mul) return {b, a};
+  if (a == b) return {T(0.5), T(0.5)};
+  if (a != a || b != b) return {T(1), T(1)};
+  const bool left = (a > b) == (op == BinaryOp::maximum);
+  return {left ? T(1) : T(0), left ? T(0) : T(1)};
+}
+
+/// What the gradients are where side `number` (0: none, 1: a, 2: b) is a plain number and `wanted` (bits) tells which are wanted.
+template <class T>
+void expect_backward(BinaryOp op, int64_t size, int number, int wanted) {
+  const T infinity = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
+  const Scalar scalar(0.25);
+  auto a = random_array<T>(Shape{size}, 1), b = random_array<T>(Shape{size}, 2), dy = random_array<T>(Shape{size}, 3);
+  const std::pair<T, T> special[] = {{T(1), T(1)}, {T(0), -T(0)},         {nan, T(1)},
+                                     {T(2), nan},  {infinity, -infinity}, {T(0.25), T(0.25)}};
+  for (int64_t i = 0; i < size && i < 6; ++i) {
+    a.set(i, special[i].first);
+    b.set(i, special[i].second);
+  }
+  TestArray<T> da(Shape{size}), db(Shape{size});
+  const Operand left = number == 1 ? Operand{.scalar = scalar} : Operand{.array = &a.array()};
+  const Operand right = number == 2 ? Operand{.scalar = scalar} : Operand{.array = &b.array()};
+  cpu().binary_backward(op, left, right, dy, (wanted & 1) != 0 ? &da.array() : nullptr,
+                        (wanted & 2) != 0 ? &db.array() : nullptr);
+  EXPECT_TRUE(da.margins_intact() && db.margins_intact());
+  const auto same = [](T x, T y) { return x == y || (std::isnan(x) && std::isnan(y)); };
+  for (int64_t i = 0; i < size; ++i) {
+    const auto [of_a, of_b] = slopes(op, number == 1 ? T(0.25) : a[i], number == 2 ? T(0.25) : b[i]);
+    ASSERT_TRUE((wanted & 1) == 0 || same(da[i], dy[i] * of_a)) << i;
+    ASSERT_TRUE((wanted & 2) == 0 || same(db[i], dy[i] * of_b)) << i;
+  }
+}
+
+TEST(Binary, BothGradientsAreTheSlopesForEverySizeAndSide) {
+  for (const BinaryOp op : {BinaryOp::mul, BinaryOp::maximum, BinaryOp::minimum})
+    for (const int64_t size : {0, 1, 31, 255, 257, 1025, 70001})
+      for (const int number : {0, 1, 2})
+        for (const int wanted : {1, 2, 3}) {
+          expect_backward<float>(op, size, number, wanted);
+          expect_backward<double>(op, size, number, wanted);
+        }
+}
+
 }  // namespace
 }  // namespace reel::test

@@ -32,6 +32,10 @@ struct Loss {
         lse(Shape{logits.array().shape[0] + (dloss.array().rank() == 0)}),
         dlogits(logits.array().shape) {
     test::cpu().cross_entropy(logits, target, kIgnore, loss, lse, &dlogits.array());
+    TestArray<T> loss_alone(loss.array().shape), lse_alone(lse.array().shape);
+    test::cpu().cross_entropy(logits, target, kIgnore, loss_alone, lse_alone, nullptr);
+    EXPECT_TRUE(test::same_bits(loss_alone, loss) && test::same_bits(lse_alone, lse));
+    EXPECT_TRUE(loss_alone.margins_intact() && lse_alone.margins_intact());
     test::cpu().cross_entropy_scale(lse, target, kIgnore, dloss, dlogits);
     EXPECT_TRUE(loss.margins_intact() && lse.margins_intact() && dlogits.margins_intact());
   }
