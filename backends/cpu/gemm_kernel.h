@@ -101,8 +101,8 @@ REEL_INLINE void accumulate(const Tile<T>& tile, typename V::Mask mask, V (&acc)
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) acc[i][v] = fma(a_i, b_row[v], acc[i][v]);
     }
-    // The line of the column's last element: that of its first was the tile's before. (A loop of its own for `ahead` == 0 would cost
-    // more of the library's size than this does time.)
+    // The line of the column's last element: that of its first was the tile's before. (Where `ahead` is 0 it is there already: a
+    // loop without this would be one more copy of each tile.)
     if (vectors == 2 && !masked) __builtin_prefetch(a.p[0] + (rows - 1) * static_cast<int64_t>(sizeof(T)) + ahead);
     a.next();
     b += tile.b_stride;
