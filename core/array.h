@@ -19,11 +19,20 @@ struct Array {
   Device device;
   bool contiguous = true;  // row-major without gaps
 
+  REEL_INLINE Array() = default;
+
   template <class T>
   REEL_INLINE T* as() const {
     return static_cast<T*>(data);
   }
   REEL_INLINE int rank() const { return shape.rank(); }
+};
+
+/// Where a gradient goes; data of null: it is not wanted. `add`: to what is there, else over it.
+struct GradientSink {
+  Array to;
+  bool add = false;
+  REEL_INLINE bool wanted() const { return to.data != nullptr; }
 };
 
 }  // namespace reel

@@ -42,6 +42,9 @@ class REEL_API Gradients {
     bool fresh;
   };
   Destination destination(int input);
+  /// The same for a kernel that takes several, some of which may be one tensor's: it must write them in the order in which they were
+  /// asked for, before anything else is added. Empty if nobody wants it.
+  GradientSink sink(int input);
   /// The callback must compute with recorded ops: a tape outside wants to differentiate it.
   bool recording() const;
   /// Throws Error unless the op has `count` inputs.

@@ -5,6 +5,21 @@
 
 namespace reel {
 
+namespace {
+
+/// A block of a backend's memory for the time of a scope.
+struct OwnBlock {
+  Ops& ops;
+  std::size_t bytes;
+  void* data;
+  OwnBlock(Ops& ops_, std::size_t bytes_) : ops(ops_), bytes(bytes_), data(ops_.allocate(bytes_)) {}
+  ~OwnBlock() { ops.deallocate(data, bytes); }
+  OwnBlock(const OwnBlock&) = delete;
+  OwnBlock& operator=(const OwnBlock&) = delete;
+};
+
+}  // namespace
+
 Ops::~Ops() = default;  // here, so that the vtable has one home
 
 void* Ops::allocate(std::size_t bytes) { return bytes == 0 ? nullptr : detail::host_allocate(bytes); }
@@ -21,15 +36,69 @@ void Ops::conv_backward(const Conv& conv, const Array& x, const Array& dy, const
 
 bool Ops::fuses_steps(DType, std::int64_t) const { return false; }
 
-void Ops::recurrent(const Recurrence&, const Array&, const Array&, const Array*, const Array&, const Array*,
-                    const Array&, const Array*, const Array&, const Array*, const Array*, const Array*) {
+void Ops::recurrent(const Recurrence&, const Array&, const RecurrentLayer&, const Array&, const Array*, const Array&,
+                    const Array*, const Array&, const Array*, const Array*, const Array*) {
   throw Error("recurrent: this backend computes layers step by step");
 }
 
-void Ops::recurrent_backward(const Recurrence&, const Array&, const Array&, const Array*, const Array&, const Array*,
-                             const Array&, const Array*, const Array*, const Array*, const Array*, const Array&,
-                             const Array&, const Array&, const Array*, const Array*) {
+void Ops::recurrent_backward(const Recurrence&, const Array&, const RecurrentLayer&, const Array&, const Array*,
+                             const Array&, const Array*, const Array&, const Array*, const Array*, const Array*,
+                             const Array*, const RecurrentGradients&) {
   throw Error("recurrent_backward: this backend computes layers step by step");
+}
+
+void Ops::recurrent_gradients(const Array& x, const RecurrentLayer& layer, const Array& dz, const Array& dback,
+                              const Array& before, const RecurrentGradients& to) {
+  const std::int64_t rows = dz.shape[0], gates = dz.shape[1];
+  if (to.x.wanted())
+    gemm({.m = rows,
+          .n = x.shape[1],
+          .k = gates,
+          .dtype = x.dtype,
+          .a = dz.data,
+          .b = layer.input.data,
+          .c = to.x.to.data,
+          .lda = gates,
+          .ldb = x.shape[1],
+          .ldc = x.shape[1],
+          .accumulate = to.x.add});
+  const auto weight = [&](const Array& of_gates, const Array& of_rows, const GradientSink& sink) {
+    const std::int64_t width = of_rows.shape[1];
+    if (sink.wanted())
+      gemm({.m = gates,
+            .n = width,
+            .k = rows,
+            .dtype = x.dtype,
+            .trans_a = true,
+            .a = of_gates.data,
+            .b = of_rows.data,
+            .c = sink.to.data,
+            .lda = gates,
+            .ldb = width,
+            .ldc = width,
+            .accumulate = sink.add});
+  };
+  weight(dz, x, to.input);
+  weight(dback, before, to.recurrent);
+  const auto bias = [&](const Array& of_gates, const GradientSink& first, const GradientSink& second) {
+    if (!first.wanted() && !second.wanted()) return;
+    const OwnBlock room(*this, static_cast<std::size_t>(gates) * size_of(x.dtype));
+    Array sum = first.wanted() ? first.to : second.to;
+    sum.data = room.data;
+    Array row = sum;
+    row.shape = {1, gates};
+    row.strides[0] = gates;
+    row.strides[1] = 1;
+    reduce(ReduceOp::sum, of_gates, row, nullptr);
+    for (const GradientSink* sink : {&first, &second}) {
+      if (!sink->wanted()) continue;
+      if (sink->add) accumulate(sum, sink->to);
+      else copy(sum, sink->to);
+    }
+  };
+  const bool one = dz.data == dback.data;
+  bias(dz, to.input_bias, one ? to.recurrent_bias : GradientSink());
+  if (!one) bias(dback, to.recurrent_bias, {});
 }
 
 }  // namespace reel

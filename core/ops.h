@@ -94,6 +94,21 @@ struct Recurrence {
   Segments steps;
 };
 
+/// Of a recurrent layer: input [gates h, in], recurrent [gates h, h]; the biases [gates h] of each, or null.
+struct RecurrentLayer {
+  const Array& input;
+  const Array& recurrent;
+  const Array* input_bias;
+  const Array* recurrent_bias;
+};
+
+/// Of a recurrent layer's inputs. They are written in this order: two may be one array. h0, c0 [n, h]: null if not wanted.
+struct RecurrentGradients {
+  GradientSink x, input, recurrent, input_bias, recurrent_bias;
+  const Array* h0 = nullptr;
+  const Array* c0 = nullptr;
+};
+
 /// Where a random call starts in the Philox stream. f32 and bits: element i takes lane i % 4 of block `counter + i / 4`, a
 /// normal pair two neighbouring lanes. f64: two lanes per element, so element i takes half i % 2 of block `counter + i / 2`,
 /// a normal pair a whole block. The numbers of a block: core/scalar/philox.h.
@@ -292,20 +307,22 @@ class REEL_API Ops {
 
   /// Whether `recurrent` and `recurrent_backward` are there for this size; else a layer goes step by step, by cell and gemm.
   virtual bool fuses_steps(DType dtype, std::int64_t hidden) const;
-  /// All steps of n sequences. x [total, gates h]: the input's part of the gates; weight [gates h, h], bias [gates h] or
-  /// null: of the recurrent part; h0, c0, h, c [n, h] (c: lstm only, else null): the first and the last states of each
-  /// sequence; y [total, h]: the states h after each row. For backward, all null if there is to be none: states [total, h]
-  /// (lstm only), the states c after each row; saved [total, gates h], as from cell; back [total, gates h] (gru only), the
-  /// recurrent part of the gates.
-  virtual void recurrent(const Recurrence& recurrence, const Array& x, const Array& weight, const Array* bias,
-                         const Array& h0, const Array* c0, const Array& h, const Array* c, const Array& y,
-                         const Array* states, const Array* saved, const Array* back);
-  /// From dy [total, h], dh, dc [n, h], each of which may be null: zeros. dx, dback [total, gates h], one array but for gru;
-  /// before [total, h]: the state h before each row; dh0, dc0 [n, h] or null: not wanted.
-  virtual void recurrent_backward(const Recurrence& recurrence, const Array& weight, const Array& h0, const Array* c0,
-                                  const Array& y, const Array* states, const Array& saved, const Array* back,
-                                  const Array* dy, const Array* dh, const Array* dc, const Array& dx,
-                                  const Array& dback, const Array& before, const Array* dh0, const Array* dc0);
+  /// All steps of n sequences. x [total, in]; h0, c0, h, c [n, h] (c: lstm only, else null): the first and the last states of
+  /// each sequence; y [total, h]: the states h after each row. For backward, all null if there is to be none: states
+  /// [total, h] (lstm only), the states c after each row; saved [total, gates h], as from cell; back [total, gates h] (gru
+  /// only), the recurrent part of the gates.
+  virtual void recurrent(const Recurrence& recurrence, const Array& x, const RecurrentLayer& layer, const Array& h0,
+                         const Array* c0, const Array& h, const Array* c, const Array& y, const Array* states,
+                         const Array* saved, const Array* back);
+  /// From dy [total, h], dh, dc [n, h], each of which may be null: zeros.
+  virtual void recurrent_backward(const Recurrence& recurrence, const Array& x, const RecurrentLayer& layer,
+                                  const Array& h0, const Array* c0, const Array& y, const Array* states,
+                                  const Array& saved, const Array* back, const Array* dy, const Array* dh,
+                                  const Array* dc, const RecurrentGradients& to);
+  /// Those of `to` but h0 and c0, from all rows' gradients of the input's part of the gates dz and of the recurrent part dback
+  /// [total, gates h], one array but for gru, and from the states before each row, before [total, h].
+  void recurrent_gradients(const Array& x, const RecurrentLayer& layer, const Array& dz, const Array& dback,
+                           const Array& before, const RecurrentGradients& to);
 
   // --- softmax and losses -------------------------------------------------------------------------------------------
   /// Over `axis`, of x / temperature. A row that is all -inf gives 0 (softmax) or -inf (log_softmax).

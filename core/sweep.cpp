@@ -391,4 +391,10 @@ Gradients::Destination Gradients::destination(int input) {
   return {*sum, true};
 }
 
+GradientSink Gradients::sink(int input) {
+  if (!needs(input)) return {};
+  const auto [dx, fresh] = destination(input);
+  return {dx.array(), !fresh};
+}
+
 }  // namespace reel::detail

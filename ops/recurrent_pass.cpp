@@ -97,40 +97,41 @@ Recurrence recurrence_of(const Pass& pass, const Tensor& h0) {
   return {pass.op, pass.reverse, pass.steps.segments(h0.device())};
 }
 
+RecurrentLayer layer_of(const Inputs& in) {
+  return {in[kWeightIh].array(), in[kWeightHh].array(), array_or_null(in[kBiasIh]), array_or_null(in[kBiasHh])};
+}
+
 Outputs fused_forward(const Pass& pass, const Inputs& in, Kept* kept) {
-  const Tensor x = linear(in[kX], in[kWeightIh], in[kBiasIh]);
-  const std::int64_t total = x.shape()[0], hidden = in[kH0].shape()[1];
+  const Tensor& x = in[kX];
+  const std::int64_t total = x.shape()[0], hidden = in[kH0].shape()[1], gates = pass.gates() * hidden;
   const bool lstm = pass.is_lstm();
   const Outputs out{like(x, total, hidden), empty_like(in[kH0]), lstm ? empty_like(in[kC0]) : Tensor()};
   Kept all;
   if (kept != nullptr)
-    all = {empty_like(x), lstm ? like(x, total, hidden) : Tensor(), pass.is_gru() ? empty_like(x) : Tensor()};
+    all = {like(x, total, gates), lstm ? like(x, total, hidden) : Tensor(),
+           pass.is_gru() ? like(x, total, gates) : Tensor()};
   backend(x.device())
-      .recurrent(recurrence_of(pass, in[kH0]), x.array(), in[kWeightHh].array(), array_or_null(in[kBiasHh]),
-                 in[kH0].array(), array_or_null(in[kC0]), out.h.array(), array_or_null(out.c), out.y.array(),
-                 array_or_null(all.c), array_or_null(all.gates), array_or_null(all.back));
+      .recurrent(recurrence_of(pass, in[kH0]), x.array(), layer_of(in), in[kH0].array(), array_or_null(in[kC0]),
+                 out.h.array(), array_or_null(out.c), out.y.array(), array_or_null(all.c), array_or_null(all.gates),
+                 array_or_null(all.back));
   if (kept != nullptr) *kept = all;
   return out;
 }
 
-// What the gradients of a pass are made of: those of the two parts of the gates, the states before each row, and the gradients
-// of the initial states.
-struct Returned {
-  Tensor dx, dback, h_prev, dh, dc;
-};
-
-Returned fused_backward(const Gradients& g, const Pass& pass, const Inputs& in, const Tensor& y, const Kept& kept) {
+void fused_backward(Gradients& g, const Pass& pass, const Inputs& in, const Tensor& y, const Kept& kept,
+                    RecurrentGradients to) {
   const auto given = [&](int output) { return g.dy(output).defined() ? packed(g.dy(output)) : Tensor(); };
   const Tensor dy = given(0), dh = given(1), dc = pass.is_lstm() ? given(2) : Tensor();
-  const Tensor dx = empty_like(kept.gates);
-  const Returned to{dx, pass.is_gru() ? empty_like(dx) : dx, empty_like(y),
-                    g.needs(kH0) ? empty_like(in[kH0]) : Tensor(), g.needs(kC0) ? empty_like(in[kC0]) : Tensor()};
+  const auto state = [&](int input) { return g.needs(input) ? empty_like(in[input]) : Tensor(); };
+  const Tensor dh0 = state(kH0), dc0 = state(kC0);
+  to.h0 = array_or_null(dh0);
+  to.c0 = array_or_null(dc0);
   backend(y.device())
-      .recurrent_backward(recurrence_of(pass, in[kH0]), in[kWeightHh].array(), in[kH0].array(), array_or_null(in[kC0]),
-                          y.array(), array_or_null(kept.c), kept.gates.array(), array_or_null(kept.back),
-                          array_or_null(dy), array_or_null(dh), array_or_null(dc), to.dx.array(), to.dback.array(),
-                          to.h_prev.array(), array_or_null(to.dh), array_or_null(to.dc));
-  return to;
+      .recurrent_backward(recurrence_of(pass, in[kH0]), in[kX].array(), layer_of(in), in[kH0].array(),
+                          array_or_null(in[kC0]), y.array(), array_or_null(kept.c), kept.gates.array(),
+                          array_or_null(kept.back), array_or_null(dy), array_or_null(dh), array_or_null(dc), to);
+  if (g.needs(kH0)) g.add(kH0, dh0);
+  if (g.needs(kC0)) g.add(kC0, dc0);
 }
 
 // --- the pass step by step, unrecorded ------------------------------------------------------------------------------------
@@ -176,7 +177,8 @@ Outputs stepwise_forward(const Pass& pass, const Inputs& in, Kept* kept) {
   return out;
 }
 
-Returned stepwise_backward(const Gradients& g, const Pass& pass, const Inputs& in, const Tensor& y, const Kept& kept) {
+void stepwise_backward(Gradients& g, const Pass& pass, const Inputs& in, const Tensor& y, const Kept& kept,
+                       const RecurrentGradients& to) {
   Ops& ops = backend(y.device());
   const auto last = [&](int output) {
     return g.dy(output).defined() ? copied(g.dy(output), y.dtype()) : zeros_like(in[kH0]);
@@ -203,25 +205,7 @@ Returned stepwise_backward(const Gradients& g, const Pass& pass, const Inputs& i
     multiply(at(dback), false, in[kWeightHh].array(), false, grad, true);
   }
 
-  return {dx, dback, h_prev, dh, dc};
-}
-
-// --- both -----------------------------------------------------------------------------------------------------------------
-
-// dweight (+)= dz^T rows.
-void weight_gradient(const Tensor& dz, const Tensor& rows, const Gradients::Destination& to) {
-  multiply(dz.array(), true, rows.array(), false, to.dx.array(), !to.fresh);
-}
-
-void backward(Gradients& g, const Pass& pass, const Inputs& in, const Tensor& y, const Kept& kept) {
-  const auto [dx, dback, h_prev, dh, dc] =
-      is_fused(in) ? fused_backward(g, pass, in, y, kept) : stepwise_backward(g, pass, in, y, kept);
-  if (g.needs(kX)) g.add(kX, matmul(dx, in[kWeightIh]));
-  if (g.needs(kWeightIh)) weight_gradient(dx, in[kX], g.destination(kWeightIh));
-  if (g.needs(kWeightHh)) weight_gradient(dback, h_prev, g.destination(kWeightHh));
-  const Tensor dbias_ih = g.needs(kBiasIh) ? sum(dx, 0) : Tensor();
-  if (g.needs(kBiasIh)) g.add(kBiasIh, dbias_ih);
-  if (g.needs(kBiasHh)) g.add(kBiasHh, dbias_ih.defined() && !pass.is_gru() ? dbias_ih : sum(dback, 0));
+  ops.recurrent_gradients(in[kX].array(), layer_of(in), dx.array(), dback.array(), h_prev.array(), to);
   if (g.needs(kH0)) g.add(kH0, dh);
   if (g.needs(kC0)) g.add(kC0, dc);
 }
@@ -306,8 +290,10 @@ Outputs run(const Pass& pass, const Inputs& given, SourceLocation where) {
   if (!keeps) return out;
 
   const auto callback = [pass, given, in, y = out.y, kept](Gradients& g) {
-    if (g.recording()) composed_backward(g, pass, given);
-    else backward(g, pass, in, y, kept);
+    if (g.recording()) return composed_backward(g, pass, given);
+    const RecurrentGradients to{g.sink(kX), g.sink(kWeightIh), g.sink(kWeightHh), g.sink(kBiasIh), g.sink(kBiasHh)};
+    if (is_fused(in)) fused_backward(g, pass, in, y, kept, to);
+    else stepwise_backward(g, pass, in, y, kept, to);
   };
   const Tensor *saved[kInputs + 1] = {}, *outputs[] = {&out.y, &out.h, &out.c};
   for (std::size_t i = 0; i < kInputs; ++i) saved[i] = &given[i];

@@ -101,13 +101,12 @@ class CpuOps final : public Ops {
                      const Array* c, const Array& saved, const Array& dh, const Array* dc, const Array& dx,
                      const Array& dr, const Array& dh_prev, const Array* dc_prev) override;
   bool fuses_steps(DType dtype, std::int64_t hidden) const override;
-  void recurrent(const Recurrence& recurrence, const Array& x, const Array& weight, const Array* bias, const Array& h0,
+  void recurrent(const Recurrence& recurrence, const Array& x, const RecurrentLayer& layer, const Array& h0,
                  const Array* c0, const Array& h, const Array* c, const Array& y, const Array* states,
                  const Array* saved, const Array* back) override;
-  void recurrent_backward(const Recurrence& recurrence, const Array& weight, const Array& h0, const Array* c0,
-                          const Array& y, const Array* states, const Array& saved, const Array* back, const Array* dy,
-                          const Array* dh, const Array* dc, const Array& dx, const Array& dback, const Array& before,
-                          const Array* dh0, const Array* dc0) override;
+  void recurrent_backward(const Recurrence& recurrence, const Array& x, const RecurrentLayer& layer, const Array& h0,
+                          const Array* c0, const Array& y, const Array* states, const Array& saved, const Array* back,
+                          const Array* dy, const Array* dh, const Array* dc, const RecurrentGradients& to) override;
   void gather(const Array& x, const Array& index, int axis, const Array& y) override;
   void scatter_add(const Array& y, const Array& index, int axis, const Array& x) override;
   void segment_gather(const Array& table, const Array& index, const Array* weight, const Segments& segments, bool mean,

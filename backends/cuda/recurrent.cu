@@ -330,16 +330,33 @@ void dispatch_recurrent(const Context& context, CellOp op, const Array& h0, bool
 
 bool CudaOps::fuses_steps(DType, int64_t hidden) const { return hidden > 0 && hidden <= device::kMostUnits; }
 
-void CudaOps::recurrent(const Recurrence& recurrence, const Array& x, const Array& weight, const Array* bias,
-                        const Array& h0, const Array* c0, const Array& h, const Array* c, const Array& y,
-                        const Array* states, const Array* saved, const Array* back) {
+void CudaOps::recurrent(const Recurrence& recurrence, const Array& x, const RecurrentLayer& layer, const Array& h0,
+                        const Array* c0, const Array& h, const Array* c, const Array& y, const Array* states,
+                        const Array* saved, const Array* back) {
+  const int64_t rows = x.shape[0], in = x.shape[1], all = layer.recurrent.shape[0];
+  // The input's part of the gates lies where the gates will: each thread has read its own before it writes them.
+  const Workspace room(context_.memory(),
+                       saved != nullptr ? 0 : size_of(x.dtype) * static_cast<std::size_t>(rows * all));
+  void* const gates = saved != nullptr ? saved->data : room.as<void>();
+  gemm({.m = rows,
+        .n = all,
+        .k = in,
+        .dtype = x.dtype,
+        .trans_b = true,
+        .a = x.data,
+        .b = layer.input.data,
+        .c = gates,
+        .lda = in,
+        .ldb = in,
+        .ldc = all,
+        .bias = layer.input_bias != nullptr ? layer.input_bias->data : nullptr});
   dispatch_recurrent(context_, recurrence.op, h0, false, [&]<class Cell, class T, int rows>(const Grid& grid) {
     const device::Forward<T> problem{steps_of(recurrence),
                                      h0.shape[0],
                                      static_cast<int>(h0.shape[1]),
-                                     x.as<T>(),
-                                     weight.as<T>(),
-                                     data_of<T>(bias),
+                                     static_cast<const T*>(gates),
+                                     layer.recurrent.as<T>(),
+                                     data_of<T>(layer.recurrent_bias),
                                      h0.as<T>(),
                                      data_of<T>(c0),
                                      h.as<T>(),
@@ -352,15 +369,23 @@ void CudaOps::recurrent(const Recurrence& recurrence, const Array& x, const Arra
   });
 }
 
-void CudaOps::recurrent_backward(const Recurrence& recurrence, const Array& weight, const Array& h0, const Array* c0,
-                                 const Array& y, const Array* states, const Array& saved, const Array* back,
-                                 const Array* dy, const Array* dh, const Array* dc, const Array& dx, const Array& dback,
-                                 const Array& before, const Array* dh0, const Array* dc0) {
+void CudaOps::recurrent_backward(const Recurrence& recurrence, const Array& x, const RecurrentLayer& layer,
+                                 const Array& h0, const Array* c0, const Array& y, const Array* states,
+                                 const Array& saved, const Array* back, const Array* dy, const Array* dh,
+                                 const Array* dc, const RecurrentGradients& to) {
+  const bool gru = recurrence.op == CellOp::gru;
+  const Workspace of_gates(context_.memory(), size_of(saved.dtype) * static_cast<std::size_t>(saved.size));
+  const Workspace of_back(context_.memory(), gru ? size_of(saved.dtype) * static_cast<std::size_t>(saved.size) : 0);
+  const Workspace of_states(context_.memory(), size_of(y.dtype) * static_cast<std::size_t>(y.size));
+  Array dz = saved, dback = saved, before = y;
+  dz.data = of_gates.as<void>();
+  dback.data = gru ? of_back.as<void>() : dz.data;
+  before.data = of_states.as<void>();
   dispatch_recurrent(context_, recurrence.op, h0, true, [&]<class Cell, class T, int rows>(const Grid& grid) {
     const device::Backward<T> problem{steps_of(recurrence),
                                       h0.shape[0],
                                       static_cast<int>(h0.shape[1]),
-                                      weight.as<T>(),
+                                      layer.recurrent.as<T>(),
                                       h0.as<T>(),
                                       data_of<T>(c0),
                                       y.as<T>(),
@@ -370,13 +395,14 @@ void CudaOps::recurrent_backward(const Recurrence& recurrence, const Array& weig
                                       data_of<T>(dy),
                                       data_of<T>(dh),
                                       data_of<T>(dc),
-                                      dx.as<T>(),
+                                      dz.as<T>(),
                                       dback.as<T>(),
                                       before.as<T>(),
-                                      data_of<T>(dh0),
-                                      data_of<T>(dc0)};
+                                      data_of<T>(to.h0),
+                                      data_of<T>(to.c0)};
     launch(context_, "recurrent_backward", grid, &device::recurrent_backward<Cell, T, rows>, problem);
   });
+  recurrent_gradients(x, layer, dz, dback, before, to);
 }
 
 }  // namespace reel::cuda

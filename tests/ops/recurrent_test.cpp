@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <numeric>
 
 #include "reel/core/memory.h"
+#include "reel/core/parallel.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
@@ -92,6 +94,51 @@ TEST(Recurrent, ASequenceAloneGivesTheSameBitsAsInABatch) {
         expect_same_bits(one.h, narrow(all.h, 1, i, 1), layer.name);
         expect_same_bits(one.dx, narrow(all.dx, 0, begin, length), layer.name);
       }
+    }
+}
+
+// Gradients of weights are summed over parts of many sequences, by as many threads as there are; of few ones, or of more weights than
+// stay near, they are products over all rows.
+TEST(Recurrent, ManySequencesAreTheSameAsAloneAndForAnyNumberOfThreads) {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t i = 0; i < 37; ++i) lengths.push_back(i * 7 % 12);
+  const int threads = num_threads();
+  for (const Layer& layer : layers())
+    for (const std::int64_t in : {kIn, std::int64_t{900}}) {
+      SCOPED_TRACE(std::string(layer.name) + ", in " + std::to_string(in));
+      constexpr std::int64_t hidden = 40;
+      Generator generator(19);
+      const std::int64_t total = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+      const Ragged x = Ragged::from_lengths(randn({total, in}, generator, {.dtype = f64}), lengths);
+      const RecurrentWeights w = weights(layer.gates, in, f64, generator, hidden);
+      const Tensor dy = randn({total, hidden}, generator, {.dtype = f64});
+      const auto run = [&](const Ragged& sequences, const Tensor& gradient) {
+        const Tensors inputs{sequences.values(), w.weight_ih, w.weight_hh, w.bias_ih, w.bias_hh};
+        Tape tape;
+        for (const Tensor& input : inputs) tape.watch(input);
+        const Tensor y = layer.ragged(sequences, {w}, {}).y.values();
+        Tensors results = tape.gradient(y, gradient, inputs);
+        results.push_back(y);
+        return results;
+      };
+      const Tensors all = run(x, dy);
+      for (const int count : {1, 3}) {
+        set_num_threads(count);
+        const Tensors again = run(x, dy);
+        for (std::size_t i = 0; i < all.size(); ++i) expect_same_bits(again[i], all[i], "with other threads");
+      }
+      set_num_threads(threads);
+      Tensors sums(std::vector<Tensor>(all.size()));
+      for (std::int64_t i = 0; i < x.count(); ++i) {
+        const std::int64_t begin = x.offsets().span()[static_cast<std::size_t>(i)], length = x.length(i);
+        if (length == 0) continue;
+        const Tensors one = run(Ragged::from_lengths(clone(x[i]), {length}), narrow(dy, 0, begin, length));
+        expect_same_bits(one[0], narrow(all[0], 0, begin, length), "dx");
+        expect_same_bits(one[5], narrow(all[5], 0, begin, length), "y");
+        for (std::size_t k = 1; k < 5; ++k) sums[k] = sums[k].defined() ? sums[k] + one[k] : one[k];
+      }
+      for (std::size_t k = 1; k < 5; ++k)
+        EXPECT_LE(max(abs(sums[k] - all[k])).item<double>(), 1e-13 * max(abs(all[k])).item<double>()) << "weight " << k;
     }
 }
 
