@@ -12,14 +12,8 @@ namespace {
 /// The backend's product itself, as BLAS would be called.
 template <class T>
 Work product(const Product& p) {
-  struct Operands {
-    std::vector<T> a, b, c, bias;
-    Gemm gemm;
-  };
-  auto x = std::make_shared<Operands>();
-  x->a = inputs<T>(1, p.batch * p.m * p.k), x->b = inputs<T>(2, p.batch * p.k * p.n), x->bias = inputs<T>(3, p.n);
-  x->c.resize(static_cast<std::size_t>(p.batch * p.m * p.n));
-  Gemm& gemm = x->gemm;
+  auto x = std::make_shared<Operands<T>>(p);
+  Gemm gemm;
   gemm.m = p.m, gemm.n = p.n, gemm.k = p.k, gemm.batch = p.batch;
   gemm.dtype = p.f64 ? DType::f64 : DType::f32;
   gemm.trans_a = p.trans_a, gemm.trans_b = p.trans_b;
@@ -27,7 +21,7 @@ Work product(const Product& p) {
   gemm.lda = p.trans_a ? p.m : p.k, gemm.ldb = p.trans_b ? p.k : p.n, gemm.ldc = p.n;
   gemm.stride_a = p.m * p.k, gemm.stride_b = p.k * p.n, gemm.stride_c = p.m * p.n;
   if (p.bias_relu) gemm.bias = x->bias.data(), gemm.epilogue = Epilogue::relu;
-  return {repeated([x, &cpu = backend(Device::cpu())] { cpu.gemm(x->gemm); }), [x] {
+  return {repeated([x, gemm, &cpu = backend(Device::cpu())] { cpu.gemm(gemm); }), [x] {
             Digest digest;
             digest.add(x->c.data(), static_cast<Int>(x->c.size()));
             return digest;

@@ -3,6 +3,7 @@
 // The sizes of what is measured, for Reel's program and its peers' alike.
 
 #include <cstdint>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,37 @@ inline std::vector<Product> products() {
   for (const Int n : {64, 512}) rows.push_back({"gemm_f64_" + std::to_string(n), n, n, n, false, false, 0, 1, true});
   return rows;
 }
+
+/// Memory that begins with a cache line, as that of tensors does.
+template <class T>
+struct FromLine {
+  using value_type = T;
+  FromLine() = default;
+  template <class U>
+  FromLine(const FromLine<U>&) {}
+  T* allocate(std::size_t n) { return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{64})); }
+  void deallocate(T* p, std::size_t) { ::operator delete (p, std::align_val_t{64}); }
+  bool operator==(const FromLine&) const { return true; }
+};
+
+/// A product's operands, one matrix after the other, and the result.
+template <class T>
+struct Operands {
+  using Numbers = std::vector<T, FromLine<T>>;
+  Numbers a, b, c, bias;
+
+  explicit Operands(const Product& p)
+      : a(stream(1, p.batch * p.m * p.k)),
+        b(stream(2, p.batch * p.k * p.n)),
+        c(static_cast<std::size_t>(p.batch * p.m * p.n)),
+        bias(stream(3, p.n)) {}
+
+ private:
+  static Numbers stream(std::uint32_t number, Int count) {
+    const std::vector<T> values = inputs<T>(number, count);
+    return Numbers(values.begin(), values.end());
+  }
+};
 
 constexpr Int kSums[] = {100, 1'000, 10'000, 100'000, 1'000'000, 10'000'000};
 struct Matrix {

@@ -18,19 +18,7 @@
 
 namespace {
 
-using bench::Product;
-
-/// The operands, one matrix after the other, and the result.
-template <class T>
-struct Operands {
-  std::vector<T> a, b, c, bias;
-
-  explicit Operands(const Product& p)
-      : a(bench::inputs<T>(1, p.batch * p.m * p.k)),
-        b(bench::inputs<T>(2, p.batch * p.k * p.n)),
-        c(static_cast<std::size_t>(p.batch * p.m * p.n)),
-        bias(bench::inputs<T>(3, p.n)) {}
-};
+using bench::Operands, bench::Product;
 
 /// All matrices by multiply(p, a, b, c, bias): a batch is shared among threads, where the library has no call for it.
 template <class T, class F>
