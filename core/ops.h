@@ -102,7 +102,8 @@ struct RecurrentLayer {
   const Array* recurrent_bias;
 };
 
-/// Of a recurrent layer's inputs. They are written in this order: two may be one array. h0, c0 [n, h]: null if not wanted.
+/// Of a recurrent layer's inputs. Two may be one array: the first to come here is written first, then all is added. h0, c0 [n, h]: null
+/// if not wanted.
 struct RecurrentGradients {
   GradientSink x, input, recurrent, input_bias, recurrent_bias;
   const Array* h0 = nullptr;
@@ -296,7 +297,7 @@ class REEL_API Ops {
   /// One step of a recurrent cell for n rows. x [n, gates h]: the input's part of the gates, biases included; r [n, gates h]:
   /// the recurrent part (gru: with its bias); gates in PyTorch's order (i f g o; r z n). h_prev, c_prev [n, h] (c: lstm only,
   /// else null). h, c: the new states; c may be c_prev. saved [n, gates h]: the gates after their nonlinearities, for
-  /// backward.
+  /// backward; it may be x.
   virtual void cell(CellOp op, const Array& x, const Array& r, const Array& h_prev, const Array* c_prev, const Array& h,
                     const Array* c, const Array& saved) = 0;
   /// dx, dr [n, gates h], which may be one array but for gru; dh_prev [n, h]: the part that does not go through r; dc (in)

@@ -46,7 +46,9 @@ void CpuOps::recurrent(const Recurrence& recurrence, const Array& x, const Recur
                        const Array* c0, const Array& h, const Array* c, const Array& y, const Array* states,
                        const Array* saved, const Array* back) {
   const int64_t total = x.shape[0], in = x.shape[1], hidden = h0.shape[1], gates = layer.recurrent.shape[0];
-  const bool apart = is_apart(x, h0, gates, kSequences + 1), lstm = recurrence.op == CellOp::lstm;
+  const bool lstm = recurrence.op == CellOp::lstm;
+  // Also where some threads would have no piece.
+  const bool apart = is_apart(recurrence, x, gates, kSequences * max(2, detail::available_threads()));
   // Where the gates of all rows will be, the input's part of them can be before.
   Room all_rows(x.dtype, apart && saved == nullptr ? total * gates : 0);
   const Array input_gates = saved != nullptr ? *saved : all_rows.take(total, gates);

@@ -130,10 +130,11 @@ inline bool is_small(const Recurrence& recurrence, const Array& h0, int64_t gate
 }
 
 /// True if the input's part of the gates, and its gradients, are products over all rows, rather than each piece's own: of fewer
-/// sequences than `few`, of inputs wider than what would go from core to core, or of more weights than stay near.
-inline bool is_apart(const Array& x, const Array& h0, int64_t gates, int64_t few) {
+/// rows a step than `few`, of inputs wider than what would go from core to core, or of more weights than stay near.
+inline bool is_apart(const Recurrence& recurrence, const Array& x, int64_t gates, int64_t few) {
   const int64_t in = x.shape[1];
-  return h0.shape[0] < few || in > gates || in * gates * static_cast<int64_t>(size_of(x.dtype)) > kWeightBytes;
+  return recurrence.steps.total < few * recurrence.steps.count || in > gates ||
+         in * gates * static_cast<int64_t>(size_of(x.dtype)) > kWeightBytes;
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA::recurrence

@@ -1,5 +1,5 @@
 // All steps of a recurrent layer backward, a few sequences a thread as forward. The gradients of the weights are sums over parts of
-// the sequences, cut by size, whose rows lie side by side: each core reads what it wrote.
+// the sequences, cut by size, whose rows lie side by side: mostly a core reads what it wrote.
 
 #include "reel/backends/cpu/recurrent.h"
 
@@ -38,7 +38,7 @@ struct Parts {
 };
 
 /// All rows' gradients of the input's part of the gates and of the recurrent part, one array but for gru; the states before each
-/// row; the rows of x. In parts' order, or in y's.
+/// row; the rows of x. All in the parts' order.
 struct OfRows {
   Array dz, dback, before, x;
 };
@@ -150,7 +150,7 @@ void CpuOps::recurrent_backward(const Recurrence& recurrence, const Array& x, co
                                 const Array* dc, const RecurrentGradients& to) {
   const int64_t total = x.shape[0], in = x.shape[1], hidden = h0.shape[1], gates = saved.shape[1];
   const bool lstm = recurrence.op == CellOp::lstm, gru = recurrence.op == CellOp::gru;
-  const bool apart = is_apart(x, h0, gates, 2 * kSequences);
+  const bool apart = is_apart(recurrence, x, gates, 2 * kSequences);
   const Parts parts{Steps(recurrence), h0.shape[0], apart ? 1 : min(kMostParts, h0.shape[0] / kSequences)};
 
   Room room(x.dtype, total * ((gru ? 2 : 1) * gates + hidden + (apart ? 0 : in)));

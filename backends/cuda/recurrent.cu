@@ -166,10 +166,10 @@ __global__ void __launch_bounds__(kMostThreads, 1) recurrent(const __grid_consta
   }
   const int own = place.slot * kRoom + unit;
   if (place.writes) shared[own] = h;
-  __syncthreads();
-
   const auto row_at = [&](int64_t i) { return place.exists ? p.steps.row(i, place.sequence) : -1; };
   RowGates<T, gates> next(p.x, row_at(0), unit, hidden);
+  __syncthreads();  // also before the gates are written where x was: a step's are read before the barrier of the one before
+
   REEL_ROLLED
   for (int64_t i = 0; i < p.steps.count; ++i) {
     const RowGates<T, gates> x = next;
@@ -334,7 +334,7 @@ void CudaOps::recurrent(const Recurrence& recurrence, const Array& x, const Recu
                         const Array* c0, const Array& h, const Array* c, const Array& y, const Array* states,
                         const Array* saved, const Array* back) {
   const int64_t rows = x.shape[0], in = x.shape[1], all = layer.recurrent.shape[0];
-  // The input's part of the gates lies where the gates will: each thread has read its own before it writes them.
+  // The input's part of the gates lies where the gates will: a unit's threads have read it before one writes them.
   const Workspace room(context_.memory(),
                        saved != nullptr ? 0 : size_of(x.dtype) * static_cast<std::size_t>(rows * all));
   void* const gates = saved != nullptr ? saved->data : room.as<void>();
