@@ -76,6 +76,15 @@ std::int64_t level2_cache_bytes() {
 #endif
 }
 
+std::int64_t last_cache_bytes() {
+#if defined(_SC_LEVEL3_CACHE_SIZE)
+  static const std::int64_t bytes = std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE));
+  return bytes;
+#else
+  return 0;
+#endif
+}
+
 void parallel_chunks(std::int64_t count, std::int64_t chunk, void (*body)(void*, std::int64_t, std::int64_t),
                      void* context) {
   const std::int64_t chunks = (count + chunk - 1) / chunk;

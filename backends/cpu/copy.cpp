@@ -83,7 +83,7 @@ void move(const Array& x, const Array& y, const Nest<2>& nest) {
     return;
   }
   const int64_t x_stride = nest.inner_stride(0), y_stride = nest.inner_stride(1);
-  if (x_stride == 1 && y_stride == 1 && nest.inner() * size >= kStreamedRow && y.size * size >= kStreamBytes) {
+  if (x_stride == 1 && y_stride == 1 && nest.inner() * size >= kStreamedRow && is_past_caches(y.size * size)) {
     const auto stream_run = [&](const int64_t* offsets, int64_t count) {
       stream_bytes(x.as<char>() + offsets[0] * size, y.as<char>() + offsets[1] * size, count * size);
     };

@@ -36,7 +36,7 @@ bool any_outside(const T* index, int64_t begin, int64_t end, std::uint64_t limit
 void copy_bytes(const void* from, void* to, int64_t bytes) {
   const char* source = static_cast<const char*>(from);
   char* target = static_cast<char*>(to);
-  const bool past_caches = bytes >= kStreamBytes;
+  const bool past_caches = is_past_caches(bytes);
   parallel_for(bytes, even_chunk(bytes, 8 * kGrain), [&](int64_t begin, int64_t end) {
     if (past_caches) {
       stream_bytes(source + begin, target + begin, end - begin);
