@@ -42,8 +42,8 @@ class REEL_API Gradients {
     bool fresh;
   };
   Destination destination(int input);
-  /// The same for a kernel that takes several, some of which may be one tensor's: it must write the one asked for first before it adds
-  /// to the others, and all before anything else is added. Empty if nobody wants it.
+  /// The same for a kernel that takes several, some of which may be one tensor's: it must write the one asked for first before
+  /// it adds to the others, and all before anything else is added. Empty if nobody wants it.
   GradientSink sink(int input);
   /// The callback must compute with recorded ops: a tape outside wants to differentiate it.
   bool recording() const;

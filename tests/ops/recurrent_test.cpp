@@ -97,8 +97,8 @@ TEST(Recurrent, ASequenceAloneGivesTheSameBitsAsInABatch) {
     }
 }
 
-// Gradients of weights are summed over parts of many sequences, by as many threads as there are; of few ones, or of more weights than
-// stay near, they are products over all rows.
+// Gradients of weights are summed over parts of many sequences, by as many threads as there are; of few ones, or of more weights
+// than stay near, they are products over all rows.
 TEST(Recurrent, ManySequencesAreTheSameAsAloneAndForAnyNumberOfThreads) {
   std::vector<std::int64_t> lengths;
   for (std::int64_t i = 0; i < 37; ++i) lengths.push_back(i * 7 % 12);
