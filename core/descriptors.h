@@ -8,13 +8,7 @@
 /// What entries of the Ops API (core/ops.h) are given besides arrays.
 namespace reel {
 
-enum class ReduceOp : std::uint8_t { sum, mean, max, min, prod };
-enum class ScanOp : std::uint8_t { sum, prod };
-enum class GateOp : std::uint8_t { sigmoid, gelu, silu };
-enum class PoolOp : std::uint8_t { max, average };
 enum class CellOp : std::uint8_t { rnn_tanh, rnn_relu, lstm, gru };
-enum class SoftmaxOp : std::uint8_t { softmax, log_softmax };
-enum class RandomOp : std::uint8_t { uniform, normal, bits };
 enum class Epilogue : std::uint8_t { none, relu };
 
 /// What lies beyond the ends of an axis of n elements. zero: zeros. symmetric: the mirror image with the edge, -1 -> 0,

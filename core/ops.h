@@ -18,6 +18,13 @@
 /// moves or converts elements: a kernel that would compute with them refuses (detail::refuse_half).
 namespace reel {
 
+enum class ReduceOp : std::uint8_t { sum, mean, max, min, prod };
+enum class ScanOp : std::uint8_t { sum, prod };
+enum class GateOp : std::uint8_t { sigmoid, gelu, silu };
+enum class PoolOp : std::uint8_t { max, average };
+enum class SoftmaxOp : std::uint8_t { softmax, log_softmax };
+enum class RandomOp : std::uint8_t { uniform, normal, bits };
+
 /// A backend. Thread-safe; results do not depend on the number of threads.
 class REEL_API Ops {
  public:
