@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kMostParts = 8;
 
 void clear(const Array& x) { __builtin_memset(x.data, 0, static_cast<std::size_t>(x.size) * size_of(x.dtype)); }
+
 }  // namespace
 
 void CpuOps::recurrent_backward(const Recurrence& recurrence, const Array& x, const RecurrentLayer& layer,
