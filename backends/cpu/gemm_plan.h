@@ -13,8 +13,6 @@ namespace reel::cpu::REEL_CPU_ISA::product {
 
 /// Multiply-adds that one thread does before a second one pays: a few microseconds.
 constexpr int64_t kProductGrain = int64_t{1} << 18;
-/// The same for elements that are turned round.
-constexpr int64_t kTurnGrain = int64_t{1} << 14;
 
 /// The size of the even pieces, rounded up to `unit`, that cut `size` into pieces of at most `limit` and an eighth.
 REEL_INLINE int64_t even_piece(int64_t size, int64_t limit, int64_t unit) {
@@ -63,9 +61,50 @@ REEL_INLINE Block<T> block_of(const Product<T>& p) {
           .relu = p.relu};
 }
 
-/// The pieces of a block, shared among threads: those of the same rows are neighbours.
+/// Adds the bias to columns begin .. end - 1 of rows first .. last - 1 of c and applies the epilogue, where the tiles did not.
 template <class T>
-void multiply_in_parallel(const Block<T>& x, const Cut& cut) {
+REEL_INLINE void finish(const Product<T>& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
+  using V = Vec<T>;
+  if (p.bias == nullptr && !p.relu) return;
+  for (int64_t i = first; i < last; ++i)
+    for (int64_t j = begin; j < end; j += V::width) {
+      T* c = p.c + i * p.c_stride + j;
+      const auto mask = V::first(min<int64_t>(end - j, V::width));
+      V y = V::load(c, mask);
+      if (p.bias != nullptr) y = y + V::load(p.bias + j, mask);
+      if (p.relu) y = relu(y);
+      y.store(c, mask);
+    }
+}
+
+/// Rows and columns of a product that are computed the other way round, as c' [n, m] in a room: c's elements come from there
+/// finished, and go there first where they are to be added to.
+template <class T>
+struct Turned {
+  const Product<T>& p;
+  T* room;
+  int64_t rows, rows_end, columns, columns_end;
+
+  REEL_INLINE void begin() const {
+    if (p.accumulate)
+      transpose(p.c + rows * p.c_stride + columns, p.c_stride, rows_end - rows, columns_end - columns,
+                room + columns * p.m + rows, p.m);
+  }
+  REEL_INLINE void end() const {
+    constexpr int64_t some = 64 / static_cast<int64_t>(sizeof(T));  // rows that are still near are finished
+    for (int64_t i = rows; i < rows_end; i += some) {
+      const int64_t next = min(i + some, rows_end);
+      transpose(room + columns * p.m + i, p.m, columns_end - columns, next - i, p.c + i * p.c_stride + columns,
+                p.c_stride);
+      finish(p, i, next, columns, columns_end);
+    }
+  }
+};
+
+/// The pieces of a block, shared among threads: those of the same rows are neighbours. If the block is a product turned round,
+/// whose c is the room, a thread turns its pieces while it has them near.
+template <class T>
+void multiply_in_parallel(const Block<T>& x, const Cut& cut, const Product<T>* turned = nullptr) {
   const int64_t panels = ceil_div(x.n, kPanel<T>), pieces = cut.row_pieces * cut.column_pieces;
   parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
     const Scratch a_room(cut.pack_a ? sizeof(T) * packed_rows<T>(kTileRows<1>) * copied_stride<T>(min(cut.k, x.k)) : 0);
@@ -74,10 +113,12 @@ void multiply_in_parallel(const Block<T>& x, const Cut& cut) {
     const Scratch b_room(b_packed ? sizeof(T) * b_panels * panel_room<T>(min(cut.k, x.k)) : 0);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i / cut.column_pieces, column = i % cut.column_pieces;
-      multiply_piece(x, cut, part_start(x.m, cut.row_pieces, row), part_start(x.m, cut.row_pieces, row + 1),
-                     part_start(panels, cut.column_pieces, column) * kPanel<T>,
-                     min(x.n, part_start(panels, cut.column_pieces, column + 1) * kPanel<T>), a_room.as<T>(),
-                     b_room.as<T>());
+      const int64_t i0 = part_start(x.m, cut.row_pieces, row), i1 = part_start(x.m, cut.row_pieces, row + 1);
+      const int64_t j0 = part_start(panels, cut.column_pieces, column) * kPanel<T>;
+      const int64_t j1 = min(x.n, part_start(panels, cut.column_pieces, column + 1) * kPanel<T>);
+      if (turned != nullptr) Turned<T>{*turned, x.c, j0, j1, i0, i1}.begin();
+      multiply_piece(x, cut, i0, i1, j0, j1, a_room.as<T>(), b_room.as<T>());
+      if (turned != nullptr) Turned<T>{*turned, x.c, j0, j1, i0, i1}.end();
     }
   });
 }
@@ -175,22 +216,6 @@ void multiply_small(const Product<T>& p) {
   multiply_piece<T>(block_of(p), {.columns = kPanel<T>, .k = room / kPanel<T>}, 0, p.m, 0, p.n, nullptr, panel);
 }
 
-/// Adds the bias to columns begin .. end - 1 of rows first .. last - 1 of c and applies the epilogue, where the tiles did not.
-template <class T>
-REEL_INLINE void finish(const Product<T>& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
-  using V = Vec<T>;
-  if (p.bias == nullptr && !p.relu) return;
-  for (int64_t i = first; i < last; ++i)
-    for (int64_t j = begin; j < end; j += V::width) {
-      T* c = p.c + i * p.c_stride + j;
-      const auto mask = V::first(min<int64_t>(end - j, V::width));
-      V y = V::load(c, mask);
-      if (p.bias != nullptr) y = y + V::load(p.bias + j, mask);
-      if (p.relu) y = relu(y);
-      y.store(c, mask);
-    }
-}
-
 /// At most kDotRows rows of a by a transposed b.
 template <class T>
 void multiply_dots(const Product<T>& p) {
@@ -244,18 +269,18 @@ void multiply_turned(const Product<T>& p, T* room) {
   turned.relu = false;
   turned.c = room != nullptr ? room : p.c;
   turned.c_stride = p.m;
-  if (p.accumulate && room != nullptr) transpose(p.c, p.c_stride, p.m, p.n, room, p.m);
+  if (p.n > kDotRows && p.m * p.n * p.k > kProductGrain) {
+    const Block<T> x = block_of(turned);
+    return multiply_in_parallel(x, cut_of(x), &p);
+  }
+  if (room == nullptr) {
+    multiply_upright(turned);
+    return finish(p, 0, p.m, 0, p.n);
+  }
+  const Turned<T> all{p, room, 0, p.m, 0, p.n};
+  all.begin();
   multiply_upright(turned);
-  if (room == nullptr) return finish(p, 0, p.m, 0, p.n);
-  // Rows of c that are still near are finished.
-  constexpr int64_t some = 64 / static_cast<int64_t>(sizeof(T));
-  parallel_for(ceil_div(p.m, some), ceil_div(kTurnGrain, some * p.n), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin * some; i < min(end * some, p.m); i += some) {
-      const int64_t next = min(i + some, p.m);
-      transpose(room + i, p.m, p.n, next - i, p.c + i * p.c_stride, p.c_stride);
-      finish(p, i, next, 0, p.n);
-    }
-  });
+  all.end();
 }
 
 template <class T>
