@@ -7,6 +7,12 @@
 /// How work on segments is cut. Cuts follow from the offsets and the width alone and never show in the result.
 namespace reel::cpu::REEL_CPU_ISA {
 
+/// Row `row` of an array of rows.
+template <class T>
+REEL_INLINE T* row_of(const Array& array, int64_t row) {
+  return array.as<T>() + row * array.shape.back();
+}
+
 /// The first segment s with offsets[s] + s >= position. An empty segment counts as one row of work, so that these numbers
 /// grow strictly and a million empty segments are shared among threads too.
 REEL_INLINE int64_t first_segment_at(const Segments& segments, int64_t position) {
