@@ -41,7 +41,9 @@ class REEL_API Gradients {
     Tensor dx;
     bool fresh;
   };
-  Destination destination(int input);
+  Destination destination(int input) { return destination(input, nullptr); }
+  /// For kernels that take any strides: where it is fresh its axes lie in memory in that order.
+  Destination destination(int input, const AxisOrder& order) { return destination(input, &order); }
   /// The same for a kernel that takes several, some of which may be one tensor's: it must write the one asked for first before
   /// it adds to the others, and all before anything else is added. Empty if nobody wants it.
   GradientSink sink(int input);
@@ -54,6 +56,7 @@ class REEL_API Gradients {
   friend class Sweep;
   friend struct Recompute;
   Gradients(Sweep& sweep, const Node& node) : sweep_(sweep), node_(node) {}
+  Destination destination(int input, const AxisOrder* order);
   Sweep& sweep_;
   const Node& node_;
 };

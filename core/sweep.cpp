@@ -378,16 +378,18 @@ void Gradients::add(int input, Tensor dx) {
   else sweep_.accumulate(*sum, dx);
 }
 
-Gradients::Destination Gradients::destination(int input) {
+Gradients::Destination Gradients::destination(int input, const AxisOrder* order) {
   const Edge& edge = node_.edges[input];
   Tensor* sum = sweep_.place(edge);
   if (sum == nullptr) return sweep_.sink(*edge.tensor->parameter).destination(*edge.tensor->parameter);
   if (sum->defined()) {
-    if (!sole_owner(*sum)) *sum = copied(*sum, sum->dtype());
+    const bool fits = order != nullptr || sum->is_contiguous();
+    if (!fits || !sole_owner(*sum)) *sum = copied(*sum, sum->dtype());
     return {*sum, false};
   }
   const SlotInfo info = sweep_.info(edge);
-  *sum = empty(info.shape(), {.dtype = info.dtype, .device = info.device});
+  const TensorOptions options{.dtype = info.dtype, .device = info.device};
+  *sum = order != nullptr ? empty_in_order(info.shape(), *order, options) : empty(info.shape(), options);
   return {*sum, true};
 }
 

@@ -77,6 +77,19 @@ REEL_INLINE std::size_t lay_out(const char* op, Array& array, const Shape& shape
   return empty ? 0 : static_cast<std::size_t>(bytes);
 }
 
+// For an array that has its shape: the strides, the size, and whether that is row-major.
+REEL_INLINE void set_strides(Array& array, const std::int64_t* strides) {
+  array.contiguous = true;
+  std::uint64_t size = 1;  // may wrap before it meets an axis of size 0
+  for (int i = array.rank() - 1; i >= 0; --i) {
+    array.strides[i] = strides[i];
+    array.contiguous &= array.shape[i] == 1 || strides[i] == static_cast<std::int64_t>(size);
+    size *= static_cast<std::uint64_t>(array.shape[i]);
+  }
+  array.size = static_cast<std::int64_t>(size);
+  array.contiguous |= size == 0;
+}
+
 void free_block(void* block, std::int64_t bytes, Device device) noexcept {
   if (bytes == 0) return;
   if (device.is_cpu()) detail::host_free(block, static_cast<std::size_t>(bytes));
@@ -140,15 +153,7 @@ Tensor view(const Tensor& x, std::int64_t offset, const Shape& shape, const std:
   array.shape = shape;
   array.dtype = x.dtype();
   array.device = x.device();
-  array.contiguous = true;
-  std::uint64_t size = 1;  // may wrap before it meets an axis of size 0
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    array.strides[i] = strides[i];
-    array.contiguous &= shape[i] == 1 || strides[i] == static_cast<std::int64_t>(size);
-    size *= static_cast<std::uint64_t>(shape[i]);
-  }
-  array.size = static_cast<std::int64_t>(size);
-  array.contiguous |= size == 0;
+  set_strides(array, strides);
   state->own_version = false;
   state->owner = source->own_version ? source : source->owner;
   retain(state->owner);
@@ -180,10 +185,37 @@ void move_to(Tensor& carved, const Tensor& memory, std::int64_t offset) {
   free_block(old_block, old_bytes, old_device);
 }
 
+AxisOrder axis_order(const Tensor& x) {
+  constexpr AxisOrder row_major{{0, 1, 2, 3, 4, 5, 6, 7}};
+  static_assert(kMaxRank == 8);
+  if (x.array().contiguous) return row_major;
+  AxisOrder order = row_major;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const std::int64_t stride = std::abs(x.stride(axis));
+    if (stride == 0 && x.shape()[axis] > 1) return row_major;
+    int place = axis;
+    for (; place > 0 && std::abs(x.stride(order.axes[place - 1])) < stride; --place)
+      order.axes[place] = order.axes[place - 1];
+    order.axes[place] = static_cast<std::uint8_t>(axis);
+  }
+  return order;
+}
+
+Tensor empty_in_order(const Shape& shape, const AxisOrder& order, TensorOptions options) {
+  Tensor y = empty(shape, options);
+  std::int64_t strides[kMaxRank], step = 1;
+  for (int i = shape.rank() - 1; i >= 0; --i) {
+    const int axis = order.axes[i];
+    strides[axis] = step;
+    step *= shape[axis];
+  }
+  set_strides(y.state()->array, strides);
+  return y;
+}
+
 bool sole_owner(const Tensor& x) {
   const TensorState* state = x.state();
-  return state->references.load(std::memory_order_acquire) == 1 && state->owner == nullptr &&
-         state->release == nullptr && state->array.contiguous;
+  return state->references.load(std::memory_order_acquire) == 1 && state->owner == nullptr && state->release == nullptr;
 }
 
 Tensor copied(const Tensor& x, DType dtype) {

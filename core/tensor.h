@@ -246,6 +246,14 @@ REEL_API Tensor view(const Tensor& x, std::int64_t offset, const Shape& shape, c
 REEL_API Tensor carve(const Tensor& x, std::int64_t offset, const Shape& shape);
 /// Points `carved` at another place, keeping its identity.
 REEL_API void move_to(Tensor& carved, const Tensor& memory, std::int64_t offset);
+/// A tensor's axes as they lie in memory, the outermost first.
+struct AxisOrder {
+  std::uint8_t axes[kMaxRank];
+};
+/// By x's strides; row-major where axes are expanded.
+AxisOrder axis_order(const Tensor& x);
+/// empty(shape) without gaps, whose axes lie in memory in that order.
+Tensor empty_in_order(const Shape& shape, const AxisOrder& order, TensorOptions options);
 /// True if the elements are nobody else's: they may be overwritten.
 REEL_API bool sole_owner(const Tensor& x);
 /// x.copy_(source) for the call named `op`.

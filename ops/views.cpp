@@ -16,9 +16,10 @@ using detail::Gradients;
 using detail::record_op;
 using detail::taping;
 
-// Where a strided part lies in a tensor of shape `whole`.
+// Where a strided part lies in a tensor of shape `whole`, whose axes lie in memory in that order.
 struct Part {
   Shape whole;
+  detail::AxisOrder order;
   int axis = 0;
   std::int64_t begin = 0, step = 1, length = 0;
 };
@@ -58,12 +59,25 @@ Tensor spread(const Tensor& dy, const Part& part) {
   return dx;
 }
 
-// Adds dy to a part, seen as dy's shape: many slices of one tensor write into one gradient, each its part.
+// Adds dy to a part, seen as dy's shape: many slices of one tensor write into one gradient, each its part. It lies in memory as
+// the tensor does, so that what was permuted and then cut up comes together without a gap.
 template <class Seen>
 void add_to_part(Gradients& g, const Part& part, Seen seen) {
-  const auto [dx, fresh] = g.destination(0);
-  if (fresh) backend(dx.device()).fill(dx.array(), 0);
-  detail::accumulate(g.dy(), seen(part_of(dx, part)));
+  const auto [dx, fresh] = g.destination(0, part.order);
+  const Tensor place = seen(part_of(dx, part));
+  if (!fresh) return detail::accumulate(g.dy(), place);
+  Ops& ops = backend(dx.device());
+  const auto clear = [&](std::int64_t begin, std::int64_t end) {
+    if (end > begin) ops.fill(part_of(dx, {part.whole, part.order, part.axis, begin, 1, end - begin}).array(), 0);
+  };
+  const std::int64_t size = part.whole[part.axis];
+  if (part.step == 1) {  // only what lies beside the part
+    clear(0, part.begin);
+    clear(part.begin + part.length, size);
+  } else {
+    clear(0, size);
+  }
+  ops.copy(g.dy().array(), place.array());
 }
 
 Tensor sliced(const char* op, const Tensor& x, const Part& part, SourceLocation where) {
@@ -245,7 +259,7 @@ Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end, st
   begin = clipped(begin);
   end = clipped(end);
   const std::int64_t length = end > begin ? (end - begin - 1) / step + 1 : 0;
-  return sliced("slice", x, {x.shape(), axis, begin, step, length}, where);
+  return sliced("slice", x, {x.shape(), detail::axis_order(x), axis, begin, step, length}, where);
 }
 
 Tensor narrow(const Tensor& x, int axis, std::int64_t begin, std::int64_t length, SourceLocation where) {
@@ -256,7 +270,7 @@ Tensor narrow(const Tensor& x, int axis, std::int64_t begin, std::int64_t length
     throw IndexError("narrow: begin and length must lie in the " + std::to_string(size) + " indices" + axis_text(axis) +
                          ", got " + std::to_string(begin) + " and " + std::to_string(length),
                      where);
-  return sliced("narrow", x, {x.shape(), axis, begin, 1, length}, where);
+  return sliced("narrow", x, {x.shape(), detail::axis_order(x), axis, begin, 1, length}, where);
 }
 
 namespace {
@@ -267,7 +281,7 @@ Tensor selected(const char* op, const Tensor& x, int axis, std::int64_t index, S
     throw IndexError(std::string(op) + ": index must be in [" + std::to_string(-size) + ", " + std::to_string(size) +
                          ")" + axis_text(axis) + ", got " + std::to_string(index) + " for shape " + x.shape().str(),
                      where);
-  const Part part{x.shape(), axis, index < 0 ? index + size : index, 1, 1};
+  const Part part{x.shape(), detail::axis_order(x), axis, index < 0 ? index + size : index, 1, 1};
   Tensor y = without_axis(part_of(x, part), axis);
   if (taping())
     record_op(op, where, {&x}, y, {}, [part](Gradients& g) {
@@ -313,7 +327,7 @@ Tensor detail::concatenated(const char* op, const Tensors& parts, int axis, Sour
   std::int64_t begin = 0;
   for (const Tensor& part : parts) {
     const std::int64_t length = part.shape()[axis];
-    ops.copy(part.array(), part_of(y, {shape, axis, begin, 1, length}).array());
+    ops.copy(part.array(), part_of(y, {shape, {}, axis, begin, 1, length}).array());
     begin += length;
   }
   if (taping())

@@ -19,27 +19,6 @@ namespace {
 constexpr int64_t kBuffer = 256;       // elements converted at a time
 constexpr int64_t kStreamedRow = 512;  // bytes, from which on rows are written past the caches
 
-/// The nest of x and y with the axes in the order in which they lie in y.
-Nest<2> nest_in_order_of(const Array& x, const Array& y) {
-  int axes[kMaxRank];
-  int rank = 0;
-  for (int axis = 0; axis < y.rank(); ++axis) {
-    if (y.shape[axis] == 1) continue;
-    const int64_t stride = __builtin_llabs(y.strides[axis]);
-    int place = rank++;
-    for (; place > 0 && __builtin_llabs(y.strides[axes[place - 1]]) < stride; --place) axes[place] = axes[place - 1];
-    axes[place] = axis;
-  }
-  Shape shape;
-  int64_t x_strides[kMaxRank], y_strides[kMaxRank];
-  for (int i = 0; i < rank; ++i) {
-    shape.push_back(y.shape[axes[i]]);
-    x_strides[i] = x.strides[axes[i]];
-    y_strides[i] = y.strides[axes[i]];
-  }
-  return collapse<2>(shape, {x_strides, y_strides});
-}
-
 /// The axis other than the inner one along which x is contiguous, at least 4 elements, where y is along the inner one; -1 if there
 /// is none, and where x has one value along the inner axis: that goes in runs, unless they are short.
 int transposed_axis(const Nest<2>& nest) {
@@ -90,7 +69,7 @@ void move(const Array& x, const Array& y, const Nest<2>& nest) {
     for_each_run(nest, 2 * kGrain, stream_run, [] { _mm_sfence(); });
     return;
   }
-  for_each_run(nest, 2 * kGrain, [&](const int64_t* offsets, int64_t count) {
+  for_each_run(nest, grain_of_runs(nest.inner()), [&](const int64_t* offsets, int64_t count) {
     move_run(x.as<char>() + offsets[0] * size, x_stride, y.as<char>() + offsets[1] * size, y_stride, count, size);
   });
 }
@@ -181,11 +160,11 @@ void CpuOps::copy(const Array& x, const Array& y) {
     if (x.contiguous && y.contiguous) {
       from_host(x.data, y.data, y.size * static_cast<int64_t>(size_of(y.dtype)));
     } else {
-      move(x, y, nest_in_order_of(x, y));
+      move(x, y, collapse_in_memory_order<2>(y.shape, {x.strides, y.strides}));
     }
     return;
   }
-  convert_nest(x, y, nest_in_order_of(x, y));
+  convert_nest(x, y, collapse_in_memory_order<2>(y.shape, {x.strides, y.strides}));
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

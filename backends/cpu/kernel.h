@@ -162,6 +162,30 @@ REEL_INLINE Nest<N> collapse(const Shape& shape, const int64_t* const (&strides)
   return nest;
 }
 
+/// The same with the axes in the order in which they lie in the last operand's memory.
+template <int N>
+Nest<N> collapse_in_memory_order(const Shape& shape, const int64_t* const (&strides)[N]) {
+  int axes[kMaxRank];
+  int rank = 0;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] == 1) continue;
+    const int64_t stride = __builtin_llabs(strides[N - 1][axis]);
+    int place = rank++;
+    for (; place > 0 && __builtin_llabs(strides[N - 1][axes[place - 1]]) < stride; --place)
+      axes[place] = axes[place - 1];
+    axes[place] = axis;
+  }
+  Shape sizes;
+  int64_t steps[N][kMaxRank];
+  const int64_t* in_order[N];
+  for (int k = 0; k < N; ++k) in_order[k] = strides[k] ? steps[k] : nullptr;
+  for (int i = 0; i < rank; ++i) {
+    sizes.push_back(shape[axes[i]]);
+    for (int k = 0; k < N; ++k) steps[k][i] = strides[k] ? strides[k][axes[i]] : 0;
+  }
+  return collapse<N>(sizes, in_order);
+}
+
 /// Walks the first `axes` axes of a nest in row-major order and keeps each operand's element offset.
 template <int N>
 struct Cursor {
@@ -194,6 +218,9 @@ struct Cursor {
     }
   }
 };
+
+/// kGrain for runs of `inner` elements: to begin one costs as much as some elements.
+REEL_INLINE int64_t grain_of_runs(int64_t inner) { return max<int64_t>(1, kGrain * inner / (inner + 48)); }
 
 /// Calls f(offsets, count) for runs along the inner axis, in parallel: `count` (at most about `grain`) elements of operand k
 /// start at element offsets[k] and are nest.inner_stride(k) apart; finish() at the end of each task. For work whose result does

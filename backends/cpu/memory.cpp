@@ -56,8 +56,8 @@ void CpuOps::fill(const Array& y, Scalar value) {
     move_run(&element, 0, y.data, 1, y.size, size);
     return;
   }
-  const Nest<1> nest = collapse<1>(y.shape, {y.strides});
-  for_each_run(nest, 2 * kGrain, [&](const int64_t* offsets, int64_t count) {
+  const Nest<1> nest = collapse_in_memory_order<1>(y.shape, {y.strides});
+  for_each_run(nest, kGrain, [&](const int64_t* offsets, int64_t count) {
     move_run(&element, 0, y.as<char>() + offsets[0] * size, nest.inner_stride(0), count, size);
   });
 }

@@ -7,7 +7,6 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
-constexpr int64_t kRunCost = 48;  // elements
 constexpr int64_t kBuffer = 512;  // elements: three buffers stay in the first-level cache
 
 /// An operand within one run. Where the loop at hand cannot take its stride, its elements go through the buffer.
@@ -81,7 +80,8 @@ void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int6
 
 void run_elements(const Runs& runs, const Input& a, const Input& b, const Array& y) {
   if (y.size == 0) return;
-  const Nest<3> nest = collapse<3>(y.shape, {a.strides, b.strides, y.strides});
+  const int64_t* const strides[] = {a.strides, b.strides, y.strides};
+  const Nest<3> nest = y.contiguous ? collapse<3>(y.shape, strides) : collapse_in_memory_order<3>(y.shape, strides);
   const auto size_a = static_cast<int64_t>(size_of(a.dtype)), size_b = static_cast<int64_t>(size_of(b.dtype));
   const auto size_y = static_cast<int64_t>(size_of(y.dtype));
   if (repeats_row(nest, 0)) {
@@ -111,8 +111,7 @@ void run_elements(const Runs& runs, const Input& a, const Input& b, const Array&
 
   const bool direct_a = fixed_a || stride_a == 1, direct_b = fixed_b || stride_b == 1, direct_y = stride_y == 1;
   const char *const data_a = static_cast<const char*>(a.data), *const data_b = static_cast<const char*>(b.data);
-  // To begin a run costs as much as some elements.
-  const int64_t grain = max<int64_t>(1, kGrain * nest.inner() / (nest.inner() + kRunCost));
+  const int64_t grain = grain_of_runs(nest.inner());
   if (direct_a && direct_b && direct_y) {
     for_each_run(nest, grain, [&](const int64_t* offsets, int64_t count) {
       run(data_a + offsets[0] * size_a, data_b + offsets[1] * size_b, y.as<char>() + offsets[2] * size_y, count);
