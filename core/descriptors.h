@@ -41,6 +41,26 @@ struct Gemm {
   bool accumulate = false;
 };
 
+/// c = a b for matrices, as they are stored, whose rows may lie apart; c's follow one another.
+REEL_INLINE Gemm gemm_of(const Array& a, bool trans_a, const Array& b, bool trans_b, void* c) {
+  const std::int64_t n = b.shape[trans_b ? 0 : 1];
+  const auto apart = [](const Array& x) {
+    return x.shape[0] > 1 ? x.strides[0] : x.shape[1];
+  };  // a single row's is any
+  return {.m = a.shape[trans_a ? 1 : 0],
+          .n = n,
+          .k = a.shape[trans_a ? 0 : 1],
+          .dtype = a.dtype,
+          .trans_a = trans_a,
+          .trans_b = trans_b,
+          .a = a.data,
+          .b = b.data,
+          .c = c,
+          .lda = apart(a),
+          .ldb = apart(b),
+          .ldc = n};
+}
+
 /// The geometry of a cross-correlation over `spatial` axes (1, 2 or 3), each stored at the end of the arrays below; the
 /// unused leading entries are input = kernel = output = stride = dilation = 1, padding = 0.
 /// x [batch, in, input...], weight [out, in / groups, kernel...], y [batch, out, output...] with

@@ -49,37 +49,16 @@ void Ops::recurrent_backward(const Recurrence&, const Array&, const RecurrentLay
 
 void Ops::recurrent_gradients(const Array& x, const RecurrentLayer& layer, const Array& dz, const Array& dback,
                               const Array& before, const RecurrentGradients& to) {
-  const std::int64_t rows = dz.shape[0], gates = dz.shape[1];
-  if (to.x.wanted())
-    gemm({.m = rows,
-          .n = x.shape[1],
-          .k = gates,
-          .dtype = x.dtype,
-          .a = dz.data,
-          .b = layer.input.data,
-          .c = to.x.to.data,
-          .lda = gates,
-          .ldb = x.shape[1],
-          .ldc = x.shape[1],
-          .accumulate = to.x.add});
-  const auto weight = [&](const Array& of_gates, const Array& of_rows, const GradientSink& sink) {
-    const std::int64_t width = of_rows.shape[1];
-    if (sink.wanted())
-      gemm({.m = gates,
-            .n = width,
-            .k = rows,
-            .dtype = x.dtype,
-            .trans_a = true,
-            .a = of_gates.data,
-            .b = of_rows.data,
-            .c = sink.to.data,
-            .lda = gates,
-            .ldb = width,
-            .ldc = width,
-            .accumulate = sink.add});
+  const std::int64_t gates = dz.shape[1];
+  const auto multiply = [&](const Array& a, bool trans_a, const Array& b, const GradientSink& sink) {
+    if (!sink.wanted()) return;
+    Gemm product = gemm_of(a, trans_a, b, false, sink.to.data);
+    product.accumulate = sink.add;
+    gemm(product);
   };
-  weight(dz, x, to.input);
-  weight(dback, before, to.recurrent);
+  multiply(dz, false, layer.input, to.x);
+  multiply(dz, true, x, to.input);
+  multiply(dback, true, before, to.recurrent);
   const auto bias = [&](const Array& of_gates, const GradientSink& first, const GradientSink& second) {
     if (!first.wanted() && !second.wanted()) return;
     const OwnBlock room(*this, static_cast<std::size_t>(gates) * size_of(x.dtype));

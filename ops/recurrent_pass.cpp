@@ -33,20 +33,10 @@ Array rows_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
 // c = a b, of matrices as they are stored, + bias.
 void multiply(const Array& a, bool trans_a, const Array& b, bool trans_b, const Array& c, bool accumulate,
               const void* bias = nullptr) {
-  backend(c.device).gemm({.m = c.shape[0],
-                          .n = c.shape[1],
-                          .k = a.shape[trans_a ? 0 : 1],
-                          .dtype = c.dtype,
-                          .trans_a = trans_a,
-                          .trans_b = trans_b,
-                          .a = a.data,
-                          .b = b.data,
-                          .c = c.data,
-                          .lda = a.shape[1],
-                          .ldb = b.shape[1],
-                          .ldc = c.shape[1],
-                          .bias = bias,
-                          .accumulate = accumulate});
+  Gemm gemm = gemm_of(a, trans_a, b, trans_b, c.data);
+  gemm.bias = bias;
+  gemm.accumulate = accumulate;
+  backend(c.device).gemm(gemm);
 }
 
 Tensor like(const Tensor& x, std::int64_t rows, std::int64_t cols) {

@@ -70,17 +70,7 @@ class Room {
 
 /// c = a b + bias, or c += a b; b transposed if it is stored so.
 inline Gemm product(const Array& a, const Array& b, bool trans_b, const Array& c) {
-  return {.m = c.shape[0],
-          .n = c.shape[1],
-          .k = a.shape[1],
-          .dtype = c.dtype,
-          .trans_b = trans_b,
-          .a = a.data,
-          .b = b.data,
-          .c = c.data,
-          .lda = a.shape[1],
-          .ldb = b.shape[1],
-          .ldc = c.shape[1]};
+  return gemm_of(a, false, b, trans_b, c.data);
 }
 inline Gemm biased(Gemm gemm, const Array* bias) {
   if (bias != nullptr) gemm.bias = bias->data;

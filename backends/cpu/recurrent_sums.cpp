@@ -42,18 +42,9 @@ void WeightSums::compute(int64_t unit) const {
     if (!sink.wanted()) return;
     const Array b = rows_of(of_rows, begin, rows);
     const Array sum = part == 0 ? rows_of(sink.to, first, count) : rows_of(others, (part - 1) * gates_ + first, count);
-    ops_.gemm({.m = count,
-               .n = b.shape[1],
-               .k = rows,
-               .dtype = b.dtype,
-               .trans_a = true,
-               .a = columns(rows_of(of_gates, begin, rows), first, count).data,
-               .b = b.data,
-               .c = sum.data,
-               .lda = gates_,
-               .ldb = b.shape[1],
-               .ldc = b.shape[1],
-               .accumulate = part == 0 && sink.add});
+    Gemm gemm = gemm_of(columns(rows_of(of_gates, begin, rows), first, count), true, b, false, sum.data);
+    gemm.accumulate = part == 0 && sink.add;
+    ops_.gemm(gemm);
   };
   const auto bias = [&](const Array& of_gates, const Array& sums) {
     ops_.reduce(ReduceOp::sum, columns(rows_of(of_gates, begin, rows), first, count),

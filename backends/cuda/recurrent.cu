@@ -333,23 +333,14 @@ bool CudaOps::fuses_steps(DType, int64_t hidden) const { return hidden > 0 && hi
 void CudaOps::recurrent(const Recurrence& recurrence, const Array& x, const RecurrentLayer& layer, const Array& h0,
                         const Array* c0, const Array& h, const Array* c, const Array& y, const Array* states,
                         const Array* saved, const Array* back) {
-  const int64_t rows = x.shape[0], in = x.shape[1], all = layer.recurrent.shape[0];
+  const int64_t rows = x.shape[0], all = layer.recurrent.shape[0];
   // The input's part of the gates lies where the gates will: a unit's threads have read it before one writes them.
   const Workspace room(context_.memory(),
                        saved != nullptr ? 0 : size_of(x.dtype) * static_cast<std::size_t>(rows * all));
   void* const gates = saved != nullptr ? saved->data : room.as<void>();
-  gemm({.m = rows,
-        .n = all,
-        .k = in,
-        .dtype = x.dtype,
-        .trans_b = true,
-        .a = x.data,
-        .b = layer.input.data,
-        .c = gates,
-        .lda = in,
-        .ldb = in,
-        .ldc = all,
-        .bias = layer.input_bias != nullptr ? layer.input_bias->data : nullptr});
+  Gemm of_input = gemm_of(x, false, layer.input, true, gates);
+  if (layer.input_bias != nullptr) of_input.bias = layer.input_bias->data;
+  gemm(of_input);
   dispatch_recurrent(context_, recurrence.op, h0, false, [&]<class Cell, class T, int rows>(const Grid& grid) {
     const device::Forward<T> problem{steps_of(recurrence),
                                      h0.shape[0],
