@@ -28,18 +28,19 @@ struct Forward {
     const Scratch room(sizeof(T) * static_cast<std::size_t>(queries * (width + kKeys)));
     T *const scaled = room.as<T>(), *const s = scaled + queries * width;
     scores.scaled_queries(pair, i, queries, scaled);
-    clear_rows(y, pair.query + i, queries, pair.head);
     State running;
     for (int64_t r = 0; r < queries; ++r) {
       running.largest[r] = -kInfinity<T>;
       running.sum[r] = 0;
     }
-    for (int64_t j = 0; j < pair.visible(i + queries - 1); j += kKeys) {
+    const Matrix<T> rows{y.at(pair.query + i, pair.head), y.row};
+    const int64_t visible = pair.visible(i + queries - 1);
+    if (visible <= 0) clear_rows(rows, queries, y.width);
+    for (int64_t j = 0; j < visible; j += kKeys) {
       const Block b{i, queries, j, min(kKeys, pair.keys - j)};
       scores.compute(pair, b, scaled, s);
       update(pair, b, s, running);
-      scores.add_weighted(pair, b, false, s, scores.keys_of(scores.v, pair, j),
-                          {y.at(pair.query + i, pair.head), y.row}, y.width);
+      scores.add_weighted(pair, b, false, s, scores.keys_of(scores.v, pair, j), rows, y.width, j == 0);
     }
     finish(pair, i, queries, running);
   }
@@ -59,19 +60,21 @@ struct Forward {
     for (int64_t r = 0; r < b.queries; ++r) {
       const T sum = exponentials(s + r * kKeys, visible_in(b, pair, r), b.keys, shift[r]);
       running.sum[r] = running.sum[r] * correction[r] + sum;
-      T* const row = y.at(pair.query + b.i + r, pair.head);
-      if (b.j > 0 && correction[r] != T(1)) scale_row(row, correction[r], row, y.width);
     }
+    if (b.j == 0) return;
+    const Matrix<T> rows{y.at(pair.query + b.i, pair.head), y.row};
+    scale_rows(rows, correction, 1, b.queries, y.width);
   }
 
   void finish(const Pair& pair, int64_t i, int64_t queries, const State& running) const {
+    const Matrix<T> rows{y.at(pair.query + i, pair.head), y.row};
+    T* const to = state + 2 * ((pair.query + i) * scores.heads + pair.head);
+    const int64_t step = 2 * scores.heads;
     for (int64_t r = 0; r < queries; ++r) {
-      T *const row = y.at(pair.query + i + r, pair.head), *const to = state + 2 * ((pair.query + i + r) * scores.heads +
-                                                                                   pair.head);
-      to[0] = running.largest[r];
-      to[1] = inverse_or_zero(running.sum[r]);
-      scale_row(row, to[1], row, y.width);
+      to[r * step] = running.largest[r];
+      to[r * step + 1] = inverse_or_zero(running.sum[r]);
     }
+    scale_rows(rows, to + 1, step, queries, y.width);
   }
 };
 

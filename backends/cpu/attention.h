@@ -95,16 +95,26 @@ __attribute__((noinline)) void add_scaled_row(const T* x, T scale, T* y, int64_t
   });
 }
 
+/// Row r of y = row r of x times scales[r * step], for `rows` rows of n.
 template <class T>
-__attribute__((noinline)) void scale_row(const T* x, T scale, T* y, int64_t n) {
-  for_each_vector<T>(0, n,
-                     [=](auto lanes, int64_t i) { lanes.store(y + i, lanes.load(x + i) * Vec<T>::broadcast(scale)); });
+__attribute__((noinline)) void scale_rows(Matrix<const T> x, const T* scales, int64_t step, Matrix<T> y, int64_t rows,
+                                          int64_t n) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const Vec<T> scale = Vec<T>::broadcast(scales[r * step]);
+    const T* const from = x.data + r * x.stride;
+    T* const to = y.data + r * y.stride;
+    for_each_vector<T>(0, n, [=](auto lanes, int64_t i) { lanes.store(to + i, lanes.load(from + i) * scale); });
+  }
+}
+template <class T>
+REEL_INLINE void scale_rows(Matrix<T> x, const T* scales, int64_t step, int64_t rows, int64_t n) {
+  scale_rows<T>({x.data, x.stride}, scales, step, x, rows, n);
 }
 
 template <class T>
-REEL_INLINE void clear_rows(const Heads<T>& x, int64_t first, int64_t rows, int64_t head) {
-  for (int64_t r = first; r < first + rows; ++r)
-    __builtin_memset(x.at(r, head), 0, sizeof(T) * static_cast<std::size_t>(x.width));
+__attribute__((noinline)) void clear_rows(Matrix<T> x, int64_t rows, int64_t width) {
+  for (int64_t r = 0; r < rows; ++r)
+    __builtin_memset(x.data + r * x.stride, 0, sizeof(T) * static_cast<std::size_t>(width));
 }
 
 /// f(pair, begin, end) for blocks of `size` queries (or keys) of each head of each segment, in parallel; `work`: that of all
@@ -166,30 +176,32 @@ struct Scores {
 
   /// The queries times the scale, without gaps: the scores and dk need no scaling of their own.
   void scaled_queries(const Pair& pair, int64_t i, int64_t count, T* to) const {
-    for (int64_t r = 0; r < count; ++r)
-      scale_row(q.at(pair.query + i + r, pair.head), static_cast<T>(attention.scale), to + r * q.width, q.width);
+    const auto scale = static_cast<T>(attention.scale);
+    scale_rows<T>(queries_of(q, pair, i), &scale, 0, {to, q.width}, count, q.width);
   }
 
   /// s [queries, kKeys] = scaled q k^T + mask.
-  void compute(const Pair& pair, const Block& b, const T* scaled, T* s) const {
+  __attribute__((noinline)) void compute(const Pair& pair, const Block& b, const T* scaled, T* s) const {
     multiply<T>(ops, Turn::b, b.queries, b.keys, q.width, {scaled, q.width}, keys_of(k, pair, b.j), {s, kKeys}, false);
     with_mask(pair, b, s, [](T score, T add) { return add == -kInfinity<T> ? add : score + add; });
   }
 
   /// Marks what the mask hides.
-  void hide(const Pair& pair, const Block& b, T* weights) const {
+  __attribute__((noinline)) void hide(const Pair& pair, const Block& b, T* weights) const {
     with_mask(pair, b, weights, [](T weight, T add) { return add == -kInfinity<T> ? kHidden<T> : weight; });
   }
 
-  /// to += weights from, or (of_keys) weights^T from: sums over the keys that a query sees, or the queries that see a key.
-  void add_weighted(const Pair& pair, const Block& b, bool of_keys, T* weights, Matrix<const T> from, Matrix<T> to,
-                    int64_t width) const {
+  /// to += weights from, or (of_keys) weights^T from: sums over the keys that a query sees, or the queries that see a key. The
+  /// `first` block of them does not read what was there.
+  __attribute__((noinline)) void add_weighted(const Pair& pair, const Block& b, bool of_keys, T* weights,
+                                              Matrix<const T> from, Matrix<T> to, int64_t width, bool first) const {
     const int64_t rows = of_keys ? b.keys : b.queries, terms = of_keys ? b.queries : b.keys;
     if (!hides(pair, b) || all_finite(from, terms, width)) {
-      multiply<T>(ops, of_keys ? Turn::a : Turn::none, rows, width, terms, {weights, kKeys}, from, to, true);
+      multiply<T>(ops, of_keys ? Turn::a : Turn::none, rows, width, terms, {weights, kKeys}, from, to, !first);
       return;
     }
     hide(pair, b, weights);
+    if (first) clear_rows(to, rows, width);
     for (int64_t r = 0; r < b.queries; ++r)
       for (int64_t j = 0; j < b.keys; ++j) {
         const T weight = weights[r * kKeys + j];

@@ -37,37 +37,45 @@ struct Backward {
   /// The blocks of queries [i0, i1) by keys [j0, j1), in ascending order.
   void sweep(const Pair& pair, int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool queries, bool keys) const {
     const Scratch room(sizeof(T) * static_cast<std::size_t>(min(kQueries, i1 - i0) * (scores.q.width + 2 * kKeys)));
-    if (queries) clear_rows(dq, pair.query + i0, i1 - i0, pair.head);
-    if (keys) {
-      clear_rows(dk, pair.key + j0, j1 - j0, pair.head);
-      clear_rows(dv, pair.key + j0, j1 - j0, pair.head);
-    }
+    int64_t reached = j0;  // keys whose gradients have been begun
     for (int64_t i = i0; i < i1; i += kQueries) {
       const int64_t count = min(kQueries, i1 - i);
       scores.scaled_queries(pair, i, count, room.as<T>());
       const int64_t visible = min(j1, pair.visible(i + count - 1));
       for (int64_t j = j0; j < visible; j += kKeys)
-        block(pair, {i, count, j, min(kKeys, pair.keys - j)}, room.as<T>(), queries, keys);
+        block(pair, {i, count, j, min(kKeys, pair.keys - j)}, room.as<T>(), queries, j == j0, keys, j >= reached);
+      reached = max(reached, min(j1, j0 + ceil_div(max<int64_t>(0, visible - j0), kKeys) * kKeys));
       if (!queries) continue;
-      for (int64_t r = pair.query + i; r < pair.query + i + count; ++r)
-        scale_row(dq.at(r, pair.head), static_cast<T>(scores.attention.scale), dq.at(r, pair.head), dq.width);
+      const Matrix<T> rows = rows_of(dq, pair.query + i, pair);
+      if (visible <= j0) clear_rows(rows, count, dq.width);
+      const auto scale = static_cast<T>(scores.attention.scale);
+      scale_rows(rows, &scale, 0, count, dq.width);
     }
+    if (!keys) return;
+    clear_rows(rows_of(dk, pair.key + reached, pair), j1 - reached, dk.width);
+    clear_rows(rows_of(dv, pair.key + reached, pair), j1 - reached, dv.width);
   }
 
-  void block(const Pair& pair, const Block& b, T* room, bool queries, bool keys) const {
+  static Matrix<T> rows_of(const Heads<T>& x, int64_t row, const Pair& pair) { return {x.at(row, pair.head), x.row}; }
+
+  /// `first`: the block is the first that adds to its queries' gradients, or its keys'.
+  void block(const Pair& pair, const Block& b, T* room, bool queries, bool first_of_queries, bool keys,
+             bool first_of_keys) const {
     const int64_t width = scores.q.width;
     const T* const scaled = room;
     T *const p = room + b.queries * width, *const dp = p + b.queries * kKeys;
     const Matrix<const T> gradient = scores.queries_of(dy, pair, b.i);
     probabilities(pair, b, scaled, p);
-    if (keys) scores.add_weighted(pair, b, true, p, gradient, {dv.at(pair.key + b.j, pair.head), dv.row}, dv.width);
+    if (keys)
+      scores.add_weighted(pair, b, true, p, gradient, rows_of(dv, pair.key + b.j, pair), dv.width, first_of_keys);
     multiply<T>(scores.ops, Turn::b, b.queries, b.keys, dv.width, gradient, scores.keys_of(scores.v, pair, b.j),
                 {dp, kKeys}, false);
     score_gradients(pair, b, p, dp);
-    if (keys) scores.add_weighted(pair, b, true, p, {scaled, width}, {dk.at(pair.key + b.j, pair.head), dk.row}, width);
+    if (keys)
+      scores.add_weighted(pair, b, true, p, {scaled, width}, rows_of(dk, pair.key + b.j, pair), width, first_of_keys);
     if (queries)
-      scores.add_weighted(pair, b, false, p, scores.keys_of(scores.k, pair, b.j),
-                          {dq.at(pair.query + b.i, pair.head), dq.row}, width);
+      scores.add_weighted(pair, b, false, p, scores.keys_of(scores.k, pair, b.j), rows_of(dq, pair.query + b.i, pair),
+                          width, first_of_queries);
   }
 
   /// p = exp(scores - largest) / sum
