@@ -127,6 +127,8 @@ void multiply_in_parallel(const Block<T>& x, const Cut& cut, const Product<T>* t
 constexpr int64_t kNearBytes = 640 * 1024;
 /// Bytes of b from which on its rows lie so far that whole ones are packed before, rather than pieces of them in passing.
 constexpr int64_t kFarBytes = 2048 * 1024;
+/// Bytes of a level 1 cache that a tile's copy of a transposed a and a panel of b fill together: each tile reads both.
+constexpr int64_t kLevel1 = 36 * 1024;
 /// A level 2 cache that holds blocks of b of 1 MiB.
 constexpr int64_t kLargeLevel2 = 2048 * 1024;
 
@@ -172,7 +174,9 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
     cut.pack_b = b_bytes > kFarBytes ? PackB::before : PackB::in_passing;
   // In place, few rows of b at a time stay within the reach of address translation, and are read side by side.
   const bool far = !x.b_transposed && cut.pack_b == PackB::never && b_bytes > kNearBytes;
-  cut.k = far ? x.m <= kTileRows<2> ? 32 : 64 : even_piece(x.k, rows, 4);
+  const int64_t near = kLevel1 / static_cast<int64_t>(sizeof(T)) / (packed_rows<T>(kTileRows<2>) + kPanel<T>);
+  cut.k =
+      far ? x.m <= kTileRows<2> ? 32 : 64 : even_piece(x.k, cut.pack_a && x.a_step != 1 ? min(rows, near) : rows, 4);
   return cut;
 }
 
