@@ -42,8 +42,9 @@ Run unary_run(UnaryOp op, DType dtype) { return kRuns[dtype == DType::f64][stati
 void CpuOps::unary(UnaryOp op, const Array& x, const Array& y) {
   const Run run = unary_run(op, y.dtype);
   const auto size = static_cast<int64_t>(size_of(y.dtype));
+  const Run streamed = kGeluStreams && op == UnaryOp::gelu && y.dtype == DType::f32 ? gelu_streamed : nullptr;
   if (x.contiguous && y.contiguous) {
-    run_contiguous(run, x.data, size, x.data, size, y.data, size, y.size);
+    run_contiguous(run, x.data, size, x.data, size, y.data, size, y.size, streamed);
   } else if (y.contiguous && x.data != y.data) {
     copy(x, y);  // knows all layouts
     run_contiguous(run, y.data, size, y.data, size, y.data, size, y.size);

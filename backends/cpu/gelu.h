@@ -139,18 +139,19 @@ class Gelu {
 };
 #endif
 
-/// y[i] = gelu(x[i]), and dx[i] = dy[i] gelu'(x[i]). y may be x, dx may be x or dy.
-REEL_INLINE void run_gelu(std::int64_t count, const float* x, float* y) {
+/// y[i] = gelu(x[i]), and dx[i] = dy[i] gelu'(x[i]). y may be x, dx may be x or dy; past the caches only where kGeluStreams.
+REEL_INLINE void run_gelu(std::int64_t count, const float* x, float* y, [[maybe_unused]] bool past_caches = false) {
 #if defined(__AVX2__)
-  long_formula_of_vectors(count, x, x, y, [](Vec<float> x_i, Vec<float>) { return Gelu::value(x_i); });
+  long_formula_of_vectors(count, x, x, y, past_caches, [](Vec<float> x_i, Vec<float>) { return Gelu::value(x_i); });
 #else
   long_formula(
       count, x, x, y, [](float x_i, float) __attribute__((always_inline)) { return scalar::gelu(x_i); });
 #endif
 }
-REEL_INLINE void run_gelu_backward(std::int64_t count, const float* x, const float* dy, float* dx) {
+REEL_INLINE void run_gelu_backward(std::int64_t count, const float* x, const float* dy, float* dx,
+                                   [[maybe_unused]] bool past_caches = false) {
 #if defined(__AVX2__)
-  long_formula_of_vectors(count, x, dy, dx,
+  long_formula_of_vectors(count, x, dy, dx, past_caches,
                           [](Vec<float> x_i, Vec<float> dy_i) { return dy_i * Gelu::derivative(x_i); });
 #else
   long_formula(

@@ -2,6 +2,7 @@
 
 #include "reel/backends/cpu/kernel.h"
 #include "reel/backends/cpu/simd.h"
+#include "reel/backends/cpu/stream.h"
 
 /// The loop of elementwise kernels whose formula takes tens or hundreds of instructions.
 namespace reel::cpu::REEL_CPU_ISA {
@@ -40,16 +41,28 @@ REEL_INLINE void long_formula(int64_t count, const T* a, const T* b, T* y, F f) 
   });
 }
 
-/// The same for f(Vec<T>, Vec<T>), two vectors at a time, so that one's steps can run while the other's wait.
+/// The same for f(Vec<T>, Vec<T>), two vectors at a time, so that one's steps can run while the other's wait. If `past_caches`,
+/// y, which is aligned then, goes there vector by vector: it has a formula's time to leave, and what comes next time to arrive.
 template <class T, class F>
-REEL_INLINE void long_formula_of_vectors(int64_t count, const T* a, const T* b, T* y, F f) {
+REEL_INLINE void long_formula_of_vectors(int64_t count, const T* a, const T* b, T* y, bool past_caches, F f) {
   using V = Vec<T>;
-  in_whole_steps<2 * V::width>(count, a, b, y, [&](int64_t n, const T* from_a, const T* from_b, T* to) {
-    for (int64_t i = 0; i < n; i += 2 * V::width) {
+  constexpr int64_t step = 2 * V::width, ahead = 2048 / static_cast<int64_t>(sizeof(T));
+  in_whole_steps<step>(count, a, b, y, [&](int64_t n, const T* from_a, const T* from_b, T* to) {
+    const bool streams = past_caches && to == y;
+    for (int64_t i = 0; i < n; i += step) {
       const V first = f(V::load(from_a + i), V::load(from_b + i));
       const V second = f(V::load(from_a + i + V::width), V::load(from_b + i + V::width));
-      first.store(to + i);
-      second.store(to + i + V::width);
+      if (streams) {
+        for (int64_t k = 0; k < step; k += 64 / static_cast<int64_t>(sizeof(T))) {
+          __builtin_prefetch(from_a + i + ahead + k);
+          if (a != b) __builtin_prefetch(from_b + i + ahead + k);
+        }
+        stream(to + i, first);
+        stream(to + i + V::width, second);
+      } else {
+        first.store(to + i);
+        second.store(to + i + V::width);
+      }
     }
   });
 }

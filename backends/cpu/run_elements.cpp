@@ -67,14 +67,16 @@ void run_repeated(const Nest<3>& nest, const void* row, int64_t size, Apply appl
 }  // namespace
 
 void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int64_t step_b, void* y, int64_t step_y,
-                     int64_t count) {
+                     int64_t count, Run streamed) {
   const bool past_caches = y != a && y != b && streams(y, count * step_y);
+  if (past_caches && streamed != nullptr) run = streamed;
   parallel_for(count, even_chunk(count, count <= kGrain ? kAlone : kGrain), [=](int64_t begin, int64_t end) {
     const char* from_a = static_cast<const char*>(a) + begin * step_a;
     const char* from_b = static_cast<const char*>(b) + begin * step_b;
     char* to = static_cast<char*>(y) + begin * step_y;
-    if (!past_caches) {
+    if (!past_caches || streamed != nullptr) {
       run(from_a, from_b, to, end - begin);
+      if (past_caches) _mm_sfence();
       return;
     }
     alignas(64) char buffer[kStreamed];

@@ -33,14 +33,15 @@ void run_elements(const Runs& runs, const Input& a, const Input& b, const Array&
 inline constexpr int64_t kAlone = kGrain / 2;
 
 /// The same for contiguous memory, `step_a`, `step_b` and `step_y` bytes from element to element (0 for a plain number).
+/// `streamed`, if it is given, writes to aligned memory past the caches, which others have done for them.
 void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int64_t step_b, void* y, int64_t step_y,
-                     int64_t count);
+                     int64_t count, Run streamed);
 REEL_INLINE void run_contiguous(Run run, const void* a, int64_t step_a, const void* b, int64_t step_b, void* y,
-                                int64_t step_y, int64_t count) {
+                                int64_t step_y, int64_t count, Run streamed = nullptr) {
   if (count <= kAlone) {
     run(a, b, y, count);
   } else {
-    run_in_parallel(run, a, step_a, b, step_b, y, step_y, count);
+    run_in_parallel(run, a, step_a, b, step_b, y, step_y, count, streamed);
   }
 }
 

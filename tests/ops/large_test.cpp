@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "reel/core/tape.h"
+#include "reel/ops/activations.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
@@ -26,6 +27,7 @@
 #include "reel/ops/views.h"
 #include "reel/tests/expect.h"
 #include "reel/tests/ops/reference.h"
+#include "reel/tests/ops/row_test.h"
 
 namespace reel::test {
 namespace {
@@ -156,6 +158,36 @@ Tensor numbers(const Shape& shape) {
 }
 
 Ref ref_of(const Tensor& x) { return {x.shape(), x.to_vector<double>()}; }
+
+// Results that no cache holds are written past all of them.
+TEST(ResultsPastTheCaches, AreThoseOfPieces) {
+  constexpr std::int64_t kSize = 10'000'019, kPiece = 1 << 20;  // 40 MB
+  const Tensor all = arange(kSize + 1) * 1e-6 - 5.0, x = narrow(all, 0, 1, kSize), dy = 3.0 - x * x;
+  const auto gradient = [](Tensor (*f)(const Tensor&, SourceLocation)) {
+    return [f](const Tensor& x, const Tensor& dy) {
+      Tape tape;
+      tape.watch(x);
+      return tape.gradient(f(x, SourceLocation{}), dy, {x})[0];
+    };
+  };
+  const std::vector<std::function<Tensor(const Tensor&, const Tensor&)>> functions = {
+      [](const Tensor& a, const Tensor&) { return gelu(a); },
+      [](const Tensor& a, const Tensor&) { return exp(a); },
+      [](const Tensor& a, const Tensor& b) { return a + b; },
+      [](const Tensor& a, const Tensor&) { return 1.5 - a; },
+      [](const Tensor& a, const Tensor& b) { return a < b; },
+      gradient(gelu),
+      gradient(tanh),
+  };
+  for (std::size_t i = 0; i < functions.size(); ++i) {
+    const Tensor whole = functions[i](x, dy);
+    for (std::int64_t begin = 0; begin < kSize; begin += kPiece) {
+      const std::int64_t count = std::min(kPiece, kSize - begin);
+      const Tensor piece = functions[i](narrow(x, 0, begin, count), narrow(dy, 0, begin, count));
+      ASSERT_TRUE(same_bits(piece, narrow(whole, 0, begin, count))) << i << " from " << begin;
+    }
+  }
+}
 
 TEST(EveryRank, ElementwiseOpsFollowTheIndex) {
   for (const Shape& shape : every_rank()) {
