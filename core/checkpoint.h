@@ -91,7 +91,8 @@ requires(sizeof...(Xs) > 2) auto checkpoint(F f, detail::RaggedArg x, const Xs&.
 
 /// x under another identity, whose gradient passes through hook(dy) on its way to x: once in a sweep, when it is complete.
 /// hook returns what takes its place (like dy; an undefined Tensor stops it), or nothing. Under an outer tape its ops are
-/// recorded. A constant is returned as it is. Use the result in place of x: what x itself goes into is not seen.
+/// recorded. A constant is returned as it is. Use the result in place of x: what x itself goes into is not seen. dy has any
+/// strides: `contiguous` before `data`.
 template <class F>
 Tensor gradient_hook(const Tensor& x, F hook, SourceLocation where = SourceLocation::current()) {
   if (!is_tracked(x)) return x;

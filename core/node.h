@@ -42,7 +42,7 @@ class REEL_API Gradients {
     bool fresh;
   };
   Destination destination(int input) { return destination(input, nullptr); }
-  /// For kernels that take any strides: where it is fresh its axes lie in memory in that order.
+  /// For kernels that take any strides: where it is fresh and no parameter's, its axes lie in memory in that order.
   Destination destination(int input, const AxisOrder& order) { return destination(input, &order); }
   /// The same for a kernel that takes several, some of which may be one tensor's: it must write the one asked for first before
   /// it adds to the others, and all before anything else is added. Empty if nobody wants it.

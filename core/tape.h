@@ -55,7 +55,7 @@ class REEL_API Tape {
   /// d y / d x for each x, as values; y has one element; zeros where y does not depend on x. Each x must be a trainable
   /// parameter, a watched tensor or computed from one. Parameters' gradients are untouched. While a tape outside this one is
   /// alive the result is recorded, and can be differentiated again. What was computed before this tape began is a constant to
-  /// it: if y depends on x only by way of that, Error is thrown.
+  /// it: if y depends on x only by way of that, Error is thrown. Gradients have any strides: `contiguous` before `data`.
   Tensors gradient(const Tensor& y, const Tensors& xs, SweepOptions options = {},
                    SourceLocation where = SourceLocation::current());
   /// The same for sum(y * dy).

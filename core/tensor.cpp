@@ -203,11 +203,12 @@ AxisOrder axis_order(const Tensor& x) {
 
 Tensor empty_in_order(const Shape& shape, const AxisOrder& order, TensorOptions options) {
   Tensor y = empty(shape, options);
-  std::int64_t strides[kMaxRank], step = 1;
+  std::int64_t strides[kMaxRank];
+  std::uint64_t step = 1;  // may wrap before it meets an axis of size 0
   for (int i = shape.rank() - 1; i >= 0; --i) {
     const int axis = order.axes[i];
-    strides[axis] = step;
-    step *= shape[axis];
+    strides[axis] = static_cast<std::int64_t>(step);
+    step *= static_cast<std::uint64_t>(shape[axis]);
   }
   set_strides(y.state()->array, strides);
   return y;

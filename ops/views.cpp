@@ -16,7 +16,7 @@ using detail::Gradients;
 using detail::record_op;
 using detail::taping;
 
-// Where a strided part lies in a tensor of shape `whole`, whose axes lie in memory in that order.
+// Where a strided part lies in a tensor of shape `whole`; `order`: how the axes of its gradient lie in memory.
 struct Part {
   Shape whole;
   detail::AxisOrder order;

@@ -77,8 +77,8 @@ REEL_INLINE void finish(const Product<T>& p, int64_t first, int64_t last, int64_
     }
 }
 
-/// Rows and columns of a product that are computed the other way round, as c' [n, m] in a room: c's elements come from there
-/// finished, and go there first where they are to be added to.
+/// Rows and columns of a product that are computed the other way round, as c' [n, m] in a room: c's elements come from there to
+/// be finished, and go there first where they are to be added to.
 template <class T>
 struct Turned {
   const Product<T>& p;
@@ -127,7 +127,8 @@ void multiply_in_parallel(const Block<T>& x, const Cut& cut, const Product<T>* t
 constexpr int64_t kNearBytes = 640 * 1024;
 /// Bytes of b from which on its rows lie so far that whole ones are packed before, rather than pieces of them in passing.
 constexpr int64_t kFarBytes = 2048 * 1024;
-/// Bytes of a level 1 cache that a tile's copy of a transposed a and a panel of b fill together: each tile reads both.
+/// Bytes, or an eighth more, of a level 1 cache of 48 KiB that a tile's copy of a transposed a and a panel of b fill together, for
+/// each tile reads both. (Only AVX-512's are so wide that this shortens a block.)
 constexpr int64_t kLevel1 = 36 * 1024;
 /// A level 2 cache that holds blocks of b of 1 MiB.
 constexpr int64_t kLargeLevel2 = 2048 * 1024;
