@@ -22,9 +22,9 @@ inline constexpr int kBytes = 32;
 inline constexpr int kBytes = 16;
 #endif
 
-/// The side of a square; 1: there is none.
-template <class T>
-inline constexpr int kSquare = sizeof(T) < 4 ? 1 : kBytes / static_cast<int>(sizeof(T));
+/// The side of a square of rows of so many bytes; 1: there is none.
+template <class T, int bytes = kBytes>
+inline constexpr int kSquare = sizeof(T) < 4 ? 1 : bytes / static_cast<int>(sizeof(T));
 
 /// a and b exchange runs of 2^stage elements, one instruction each: in each 16 bytes (32 for runs of 16 bytes), a takes
 /// the runs of the first halves of both in turn, b those of the second.
@@ -46,7 +46,7 @@ REEL_INLINE void exchange(V& a, V& b) {
 
 template <int stage, class V, int n>
 REEL_INLINE void exchange_all(V (&rows)[n]) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int i = 0; i < n; ++i) {
     if ((i >> stage) % 2 == 0) exchange<stage>(rows[i], rows[i + (1 << stage)]);
   }
@@ -54,18 +54,19 @@ REEL_INLINE void exchange_all(V (&rows)[n]) {
 
 /// y[r, c] = x[r, c] for r, c < kSquare, where x is contiguous along r and y along c. (Without arrays that are copied, and with
 /// loops that the compiler unrolls early, everything stays in registers.)
-template <class T>
+template <class T, int bytes = kBytes>
 REEL_INLINE void square(const T* x, int64_t x_stride, T* y, int64_t y_stride) {
-  constexpr int n = kSquare<T>;
-  typedef T Vector __attribute__((vector_size(kBytes)));
-  typedef T Unaligned __attribute__((vector_size(kBytes), aligned(sizeof(T)), may_alias));
+  constexpr int n = kSquare<T, bytes>;
+  typedef T Vector __attribute__((vector_size(bytes)));
+  typedef T Unaligned __attribute__((vector_size(bytes), aligned(sizeof(T)), may_alias));
   Vector rows[n];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int i = 0; i < n; ++i) rows[i] = *reinterpret_cast<const Unaligned*>(x + i * x_stride);
   exchange_all<0>(rows);
   if constexpr (n > 2) exchange_all<1>(rows);
   if constexpr (n > 4) exchange_all<2>(rows);
-#pragma GCC unroll 8
+  if constexpr (n > 8) exchange_all<3>(rows);
+#pragma GCC unroll 16
   for (int i = 0; i < n; ++i) {  // four elements in 16 bytes: the second and the third have changed places
     const int at = sizeof(T) == 4 ? (i & ~3) | (i % 2) * 2 | (i / 2 % 2) : i;
     *reinterpret_cast<Unaligned*>(y + i * y_stride) = rows[at];
