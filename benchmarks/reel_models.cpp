@@ -44,10 +44,9 @@ Work training(const std::vector<Parameter>& parameters, Loss loss) {
 
 Work mlp(const Mlp& m) {
   auto layers = std::make_shared<nn::Sequential>();
-  for (std::size_t i = 0; i + 1 < m.widths.size(); ++i) {
-    if (i > 0) layers->add([](const Tensor& x) { return relu(x); });
-    layers->add(nn::Linear({.in = m.widths[i], .out = m.widths[i + 1]}));
-  }
+  const std::size_t last = m.widths.size() - 2;
+  for (std::size_t i = 0; i < last; ++i) layers->add(nn::LinearRelu({.in = m.widths[i], .out = m.widths[i + 1]}));
+  layers->add(nn::Linear({.in = m.widths[last], .out = m.widths[last + 1]}));
   layers->to(device());
   const Tensor x = tensor(1, {m.batch, m.widths.front()}), target = labels(m.batch, m.widths.back());
   const auto loss = [=] { return cross_entropy((*layers)(x), target); };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "reel/core/descriptors.h"
 #include "reel/core/ragged.h"
 #include "reel/nn/module.h"
 
@@ -30,12 +31,30 @@ class REEL_API Linear : public Module {
   const Parameter& weight() const { return weight_; }  // [out, in]
   const Parameter& bias() const { return bias_; }      // [out], or undefined
 
+ protected:
+  Linear(const char* kind, const LinearOptions& options, SourceLocation where);
+  Linear(const char* kind, Module* parent, std::string name, const LinearOptions& options, SourceLocation where);
+
+  template <class X>
+  X apply(const X& x, Epilogue epilogue, SourceLocation where) const;
+
  private:
   void build(const LinearOptions& options, SourceLocation where);
   void settle(const Shape& x, SourceLocation where) const;
   void start(bool own_weight, SourceLocation where) const;
 
   Parameter weight_, bias_;
+};
+
+/// max(Linear(x), 0) in one product, as a hidden layer needs it.
+class REEL_API LinearRelu : public Linear {
+ public:
+  explicit LinearRelu(const LinearOptions& options, SourceLocation where = SourceLocation::current());
+  LinearRelu(Module* parent, std::string name, const LinearOptions& options,
+             SourceLocation where = SourceLocation::current());
+
+  Tensor operator()(const Tensor& x, SourceLocation where = SourceLocation::current()) const;
+  Ragged operator()(const Ragged& x, SourceLocation where = SourceLocation::current()) const;
 };
 
 }  // namespace reel::nn

@@ -17,6 +17,13 @@ TEST(Layers, ComputeWhatTheirOpsDo) {
   EXPECT_EQ(dense(sequences).values().to_vector<float>(),
             linear(sequences.values(), dense.weight(), dense.bias()).to_vector<float>());
   EXPECT_EQ(dense(sequences).offsets(), sequences.offsets());
+  const LinearRelu hidden({.in = 5, .out = 3});
+  const Tensor shifted = linear(x, hidden.weight(), hidden.bias());
+  EXPECT_LT(min(shifted).item(), 0);
+  EXPECT_EQ(hidden(x).to_vector<float>(), relu(shifted).to_vector<float>());
+  EXPECT_EQ(hidden(sequences).values().to_vector<float>(),
+            relu(linear(sequences.values(), hidden.weight(), hidden.bias())).to_vector<float>());
+  EXPECT_EQ(hidden(sequences).offsets(), sequences.offsets());
 
   const Conv2dLayerOptions options{.in = 4,
                                    .out = 6,
@@ -50,11 +57,26 @@ TEST(Layers, WorkWithoutABias) {
   EXPECT_EQ(conv(zeros({1, 1, 3, 3})).item(), 0);
 }
 
+TEST(Layers, LinearReluHasTheGradientsOfBoth) {
+  const LinearRelu hidden({.in = 5, .out = 3});
+  const Tensor x = randn({4, 5});
+  const auto gradients = [&](auto f) {
+    Tape tape;
+    tape.watch(x);
+    return tape.gradient(sum(square(f(x))), {x, hidden.weight(), hidden.bias()});
+  };
+  const auto fused = gradients([&](const Tensor& x) { return hidden(x); });
+  const auto apart = gradients([&](const Tensor& x) { return relu(linear(x, hidden.weight(), hidden.bias())); });
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(fused[i].to_vector<float>(), apart[i].to_vector<float>());
+}
+
 TEST(Layers, ErrorsNameTheUsersLine) {
   const Linear dense({.in = 5, .out = 3});
+  const LinearRelu hidden({.in = 5, .out = 3});
   const Sequential net(dense);
   const Conv2dRelu conv({.in = 1, .out = 1});
   EXPECT_THAT(error_of([&] { dense(zeros({2, 4})); }), HasSubstr("nn_layers_test.cpp:"));
+  EXPECT_THAT(error_of([&] { hidden(zeros({2, 4})); }), HasSubstr("nn_layers_test.cpp:"));
   EXPECT_THAT(error_of([&] { net(zeros({2, 4})); }), HasSubstr("nn_layers_test.cpp:"));
   EXPECT_THAT(error_of([&] { conv(zeros({2, 4})); }), HasSubstr("nn_layers_test.cpp:"));
 }

@@ -61,6 +61,13 @@ TEST(Lazy, RaggedInputsHaveSizesToo) {
   EXPECT_EQ(layer.weight().shape(), (Shape{2, 4}));
 }
 
+TEST(Lazy, ALinearReluTakesItsSizeToo) {
+  LinearRelu layer({.out = 2});
+  EXPECT_THAT(error_of([&] { layer(zeros({1, 4})); }), HasSubstr("LinearRelu: a known size is required"));
+  initialize(layer, zeros({1, 4}));
+  EXPECT_EQ(layer.weight().shape(), (Shape{2, 4}));
+}
+
 TEST(Lazy, AFunctionMayCallTheNet) {
   Linear layer({.out = 2});
   initialize(layer, [&] { layer(zeros({1, 6})); });

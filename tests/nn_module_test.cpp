@@ -88,6 +88,8 @@ TEST(Module, WrongSizesAreRefusedBeforeAnythingIsRegistered) {
   EXPECT_THAT(error_of([&] { Linear(&parent, "a", {.in = -1, .out = 3}); }),
               HasSubstr("Linear: in >= 0 is required, got -1 (at "));
   EXPECT_THAT(error_of([&] { Linear(&parent, "a", {.in = 3}); }), HasSubstr("Linear: out >= 1 is required, got 0"));
+  EXPECT_THAT(error_of([&] { LinearRelu(&parent, "a", {.in = 3}); }),
+              HasSubstr("LinearRelu: out >= 1 is required, got 0"));
   EXPECT_THAT(error_of([&] { Conv2d(&parent, "a", {.in = 3, .out = 4, .groups = 2}); }), HasSubstr("divides"));
   EXPECT_THAT(error_of([&] {
                 Conv2dRelu(&parent, "a", {.in = 3, .out = 4, .kernel = {3, 0}});

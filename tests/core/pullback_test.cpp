@@ -51,6 +51,8 @@ void expect_as_by_tape(Layer& layer, const Tensor& x) {
 TEST(PullbackOfLayers, GivesWhatATapeGives) {
   nn::Linear linear({.in = 3, .out = 2});
   expect_as_by_tape(linear, randn({4, 3}));
+  nn::LinearRelu hidden({.in = 3, .out = 2});
+  expect_as_by_tape(hidden, randn({4, 3}));
   nn::Conv2d conv({.in = 2, .out = 3, .kernel = 3, .padding = 1});
   expect_as_by_tape(conv, randn({2, 2, 5, 5}));
   nn::Conv2dRelu relu_conv({.in = 2, .out = 3, .kernel = 3});
