@@ -102,7 +102,7 @@ REEL_INLINE void pack_tile(Tile<T>& tile, int64_t rows, T* room) {
 }
 
 /// Bytes of c from which on its next tile is asked for ahead: those rows lie far apart, where the processor foresees nothing.
-constexpr int64_t kFarResult = 512 * 1024;
+constexpr int64_t kFarResult = 2048 * 1024;
 
 /// Asks for a tile of c that is to be written.
 template <class T>
