@@ -144,7 +144,7 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
                           static_cast<int64_t>(sizeof(T));
   constexpr int64_t rows = (kVectorBytes == 64 ? 2048 : 1024) / static_cast<int64_t>(sizeof(T));
   // Rows that pay for a copy of b: none is made where k is short.
-  const int64_t many = x.b_transposed || x.k >= 256 ? 192 : 48, few = x.b_transposed ? 128 : 2 * kTileRows<2>;
+  const int64_t many = x.b_transposed || x.k >= 256 ? 192 : 48, few = 2 * kTileRows<2>;
   const int64_t work = x.m * x.n * x.k, panels = ceil_div(x.n, kPanel<T>);
 
   const int64_t threads = detail::available_threads();
@@ -164,12 +164,17 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
   halve(cut.column_pieces, panels, columns / kPanel<T>);
   halve(cut.row_pieces, x.m, many);
   halve(cut.column_pieces, panels, 1);
+  if (x.b_transposed) pieces = min<int64_t>(pieces, threads);  // each would transpose b once more
   halve(cut.row_pieces, x.m, few);
   const int64_t width = ceil_div(panels, cut.column_pieces) * kPanel<T>;
   cut.columns = even_piece(width, columns * max<int64_t>(1, rows / x.k), kPanel<T>);  // the more, the shorter k is
   // Rows that lie a multiple of 4 KiB apart share the 8 places of one set of a level 1 cache.
   const bool conflicting = min<int64_t>(x.m, kTileRows<2>) > 8 && x.a_row * static_cast<int64_t>(sizeof(T)) % 4096 == 0;
   cut.pack_a = (x.a_step != 1 || conflicting) && width >= 4 * kPanel<T>;
+  // Each panel of a transposed b is used as soon as it is made, if all of a stays near too.
+  if (x.b_transposed && !cut.pack_a && x.k * kPanel<T> * static_cast<int64_t>(sizeof(T)) <= kLevel1 &&
+      x.m / cut.row_pieces * x.k * static_cast<int64_t>(sizeof(T)) <= kNearBytes)
+    cut.columns = kPanel<T>;
   const int64_t b_bytes = x.b_stride * x.k * static_cast<int64_t>(sizeof(T));
   if (!x.b_transposed && x.k >= 64 && x.m > 2 * kTileRows<2> * cut.row_pieces)
     cut.pack_b = b_bytes > kFarBytes ? PackB::before : PackB::in_passing;
@@ -244,12 +249,15 @@ void multiply_upright(const Product<T>& p) {
   multiply_in_parallel(x, cut_of(x));
 }
 
-/// Rough costs, in halves of a cycle per register, to choose the way round.
+/// Rough costs, in halves of a cycle per register, to choose the way round. A transposed a is copied, or waited for;
+/// a transposed b is turned, once for each of `times`.
 template <class T>
-REEL_INLINE int64_t cost_of(int64_t m, int64_t n, int64_t k, bool b_transposed) {
+REEL_INLINE int64_t cost_of(int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, int64_t times) {
   constexpr int64_t width = Vec<T>::width;
   if (b_transposed && m <= kDotRows) return n * k * (7 + m) / width;
-  return max<int64_t>(m, 4) * ceil_div(n, width) * k + (b_transposed ? n * k * 5 / width : 0);
+  const int64_t copying = a_transposed && n > kPanel<T> ? 4 * m / width : 0;
+  const int64_t turning = b_transposed ? 8 * (n / width) + (n % width > 0 ? 24 : 0) : 0;
+  return (max<int64_t>(m, 4) * ceil_div(n, width) + copying + turning * times) * k;
 }
 
 /// True if it costs less to compute c' = b' a' and to turn that round.
@@ -258,8 +266,11 @@ REEL_INLINE bool better_turned(const Product<T>& p) {
   constexpr int64_t width = Vec<T>::width;
   if (!p.b.transposed && (p.n > width / 2 || (p.n >= p.m && p.n > kDotRows))) return false;  // neither costs less
   if (p.m * p.n > 1 << 16 && p.n > kDotRows) return false;
-  const int64_t turning = p.n == 1 && p.c_stride == 1 ? 0 : (p.accumulate ? 10 : 5) * p.m * p.n / width;
-  return cost_of<T>(p.n, p.m, p.k, !p.a.transposed) + turning < cost_of<T>(p.m, p.n, p.k, p.b.transposed);
+  const int64_t pieces = p.m * p.n * p.k > kProductGrain ? 2 : 1;  // of c's columns, each of which takes all of a
+  constexpr int64_t once = kVectorBytes == 64 ? 14 : 10;
+  const int64_t turning = p.n == 1 && p.c_stride == 1 ? 0 : (p.accumulate ? 2 : 1) * once * p.m * p.n / width;
+  return cost_of<T>(p.n, p.m, p.k, !p.b.transposed, !p.a.transposed, pieces) + turning <
+         cost_of<T>(p.m, p.n, p.k, p.a.transposed, p.b.transposed, 1);
 }
 
 /// c' = b' a' in c itself, if it is a dense column, or in `room`, and from there into c.
