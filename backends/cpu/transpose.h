@@ -52,6 +52,28 @@ REEL_INLINE void exchange_all(V (&rows)[n]) {
   }
 }
 
+/// As exchange, of runs of 16 bytes in 64: a takes the even ones of both, b the odd ones. For rows that lie a quarter,
+/// then half of their number apart, that transposes such runs, by one instruction each, without a table of lanes.
+template <class V>
+REEL_INLINE void exchange_sixteens(V& a, V& b) {
+  constexpr int run = 16 / static_cast<int>(sizeof(a[0])), width = 4 * run;
+  constexpr auto from = [](int lane) { return lane / run * 2 * run + lane % run; };  // b's lanes follow a's
+  const V x = a, y = b;
+  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+    a = __builtin_shufflevector(x, y, from(i)...);
+    b = __builtin_shufflevector(x, y, (from(i) + run)...);
+  }
+  (std::make_integer_sequence<int, width>());
+}
+
+template <int distance, class V, int n>
+REEL_INLINE void exchange_all_sixteens(V (&rows)[n]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < n; ++i) {
+    if (i / distance % 2 == 0) exchange_sixteens(rows[i], rows[i + distance]);
+  }
+}
+
 /// y[r, c] = x[r, c] for r, c < kSquare, where x is contiguous along r and y along c. (Without arrays that are copied, and with
 /// loops that the compiler unrolls early, everything stays in registers.)
 template <class T, int bytes = kBytes>
@@ -63,9 +85,14 @@ REEL_INLINE void square(const T* x, int64_t x_stride, T* y, int64_t y_stride) {
 #pragma GCC unroll 16
   for (int i = 0; i < n; ++i) rows[i] = *reinterpret_cast<const Unaligned*>(x + i * x_stride);
   exchange_all<0>(rows);
-  if constexpr (n > 2) exchange_all<1>(rows);
-  if constexpr (n > 4) exchange_all<2>(rows);
-  if constexpr (n > 8) exchange_all<3>(rows);
+  if constexpr (bytes == 64) {
+    if constexpr (n == 16) exchange_all<1>(rows);
+    exchange_all_sixteens<n / 4>(rows);
+    exchange_all_sixteens<n / 2>(rows);
+  } else {
+    if constexpr (n > 2) exchange_all<1>(rows);
+    if constexpr (n > 4) exchange_all<2>(rows);
+  }
 #pragma GCC unroll 16
   for (int i = 0; i < n; ++i) {  // four elements in 16 bytes: the second and the third have changed places
     const int at = sizeof(T) == 4 ? (i & ~3) | (i % 2) * 2 | (i / 2 % 2) : i;
