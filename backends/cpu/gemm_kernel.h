@@ -40,6 +40,13 @@ struct Tile {
   T* b_copy = nullptr;  // takes the rows of b as they pass by, each a tile's width: packing at next to no cost; or null
 };
 
+/// What g++ computed it from it forgets: it would do so each time, or reach one step from the one before by registers that it has
+/// not.
+template <class T>
+REEL_INLINE void keep_in_register(T& value) {
+  asm("" : "+r"(value));
+}
+
 /// The elements of column k of a, k = 0, 1, ... One pointer for every five rows: an x86 address takes a register, once,
 /// twice or four times, on top at no cost, and there is one of 3 strides too.
 template <class T, int rows>
@@ -51,7 +58,7 @@ struct ColumnOfA {
       : stride(tile.a_row * static_cast<int64_t>(sizeof(T))),
         stride3(3 * stride),
         step(tile.a_step * static_cast<int64_t>(sizeof(T))) {
-    asm("" : "+r"(stride3));  // or g++ would compute it from `stride` each time
+    keep_in_register(stride3);
 #pragma GCC unroll 16
     for (int g = 0; g < kPointers; ++g) p[g] = reinterpret_cast<const char*>(tile.a) + 5 * g * stride;
   }
@@ -60,7 +67,10 @@ struct ColumnOfA {
   }
   REEL_INLINE void next() {
 #pragma GCC unroll 16
-    for (int g = 0; g < kPointers; ++g) p[g] += step;
+    for (int g = 0; g < kPointers; ++g) {
+      p[g] += step;
+      keep_in_register(p[g]);
+    }
   }
 };
 
@@ -78,6 +88,13 @@ inline constexpr int64_t kRowsAhead = 12;
 /// is a line or two, which another core may have written. Short ones would end before. (By whole tiles alone: others are few.)
 inline constexpr int64_t kColumnsAhead = 32, kLongColumn = 128, kPackedStep = 128;
 
+/// Whether the tallest tiles, which do most of the work, take two steps of k at a time. (With narrower registers it changes nothing.)
+#if defined(REEL_SIMD_AVX512)
+inline constexpr bool kTwoSteps = true;
+#else
+inline constexpr bool kTwoSteps = false;
+#endif
+
 /// The chains of a tile. `copying`: into tile.b_copy too.
 template <bool masked, bool copying, class T, class V, int rows, int vectors>
 REEL_INLINE void accumulate(const Tile<T>& tile, typename V::Mask mask, V (&acc)[rows][vectors]) {
@@ -85,7 +102,7 @@ REEL_INLINE void accumulate(const Tile<T>& tile, typename V::Mask mask, V (&acc)
   const T* b = tile.b;
   T* copy = tile.b_copy;
   const int64_t ahead = tile.k >= kLongColumn && a.step > kPackedStep ? kColumnsAhead * a.step : 0;
-  for (int64_t k = tile.k; k > 0; --k) {
+  const auto step = [&]() __attribute__((always_inline)) {
     V b_row[vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
@@ -106,8 +123,16 @@ REEL_INLINE void accumulate(const Tile<T>& tile, typename V::Mask mask, V (&acc)
     if (vectors == 2 && !masked) __builtin_prefetch(a.p[0] + (rows - 1) * static_cast<int64_t>(sizeof(T)) + ahead);
     a.next();
     b += tile.b_stride;
+    keep_in_register(b);
     if (copying) copy += vectors * V::width;
-  }
+  };
+  int64_t k = tile.k;
+  if constexpr (kTwoSteps && vectors == 2 && !masked && !copying && rows + 2 >= kTileRows<2>)
+    for (; k >= 2; k -= 2) {
+      step();
+      step();
+    }
+  for (; k > 0; --k) step();
 }
 
 // Not for the sanitizers where registers are wide: they take minutes to compile it, and the tests put the operands next to
