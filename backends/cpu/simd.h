@@ -294,10 +294,9 @@ REEL_INLINE LaneBits bits_of(Vec<float> x) { return LaneBits(x.raw); }
 REEL_INLINE Vec<float> from_bits(LaneBits bits) { return {Vec<float>::Raw(bits)}; }
 
 #if defined(REEL_SIMD_AVX512)
-/// Eight numbers, aligned, of which each lane takes one: that of its index' last three bits.
-REEL_INLINE Vec<float> pick(const float (&eight)[8], LaneBits index) {
-  const __m512 twice = _mm512_maskz_broadcast_f32x8(0xffff, _mm256_load_ps(eight));
-  return {_mm512_maskz_permutexvar_ps(0xffff, __m512i(index), twice)};
+/// 32 numbers, aligned, of which each lane takes one: that of its index' last five bits.
+REEL_INLINE Vec<float> pick(const float (&all)[32], LaneBits index) {
+  return {_mm512_permutex2var_ps(_mm512_load_ps(all), __m512i(index), _mm512_load_ps(all + 16))};
 }
 #else
 /// The index for `pick`, from bits 2 and 3 of each lane: the places of the four bytes of a number.
