@@ -141,9 +141,10 @@ struct Backward {
     const T of_rest = sums.of[0] - sums.of[0] == T(0) ? rest * rate * sums.of[0] : T(0);  // an infinite sum has none
     const T slope = -(sums.of[1] - of_rest) / count * rate;
     const Standardize<T> standard({center, rest, rate});
-    for_each_vector<T>(0, n, [=](auto lanes, int64_t i) {
+    for_each_vector<T>(0, n, [=, n = n](auto lanes, int64_t i) {
       const Vec<T> dy_i = lanes.load(grad + i), xhat = standard(lanes.load(from + i));
       if (all || to != nullptr) {
+        __builtin_prefetch(to + n + i, 1);  // the next row's, before its sums
         const Vec<T> g = fma(scaled(dy_i, lanes, i), Vec<T>::broadcast(rate), Vec<T>::broadcast(shift));
         lanes.store(to + i, fma(xhat, Vec<T>::broadcast(slope), g));
       }
