@@ -64,7 +64,10 @@ class RowStream {
     if constexpr (std::is_same_v<Lanes, AllLanes<T>> && K * kVectorBytes % 64 == 0) {
       if (past_caches_) return write_by<K>(y, rows, value, [](T* to, Vec<T> v) { stream(to, v); });
     }
-    write_by<K>(y, rows, value, [lanes](T* to, Vec<T> v) { lanes.store(to, v); });
+    write_by<K>(y, rows, value, [lanes](T* to, Vec<T> v) {  // what a line held before is asked for ahead
+      __builtin_prefetch(reinterpret_cast<char*>(to) + 2048, 1);
+      lanes.store(to, v);
+    });
   }
   /// At the end of a task.
   REEL_INLINE void finish() const {
