@@ -144,7 +144,7 @@ struct Backward {
     for_each_vector<T>(0, n, [=, n = n](auto lanes, int64_t i) {
       const Vec<T> dy_i = lanes.load(grad + i), xhat = standard(lanes.load(from + i));
       if (all || to != nullptr) {
-        __builtin_prefetch(to + n + i, 1);  // the next row's, before its sums
+        prefetch_next_row(to + i, n);
         const Vec<T> g = fma(scaled(dy_i, lanes, i), Vec<T>::broadcast(rate), Vec<T>::broadcast(shift));
         lanes.store(to + i, fma(xhat, Vec<T>::broadcast(slope), g));
       }

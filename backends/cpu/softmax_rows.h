@@ -24,16 +24,6 @@ REEL_INLINE T inverse_or_zero(T sum) {
   return sum == T(0) ? T(0) : T(1) / sum;
 }
 
-/// While this row keeps the arithmetic busy, the row after it comes from memory.
-template <class T>
-REEL_INLINE void prefetch_next_row(const T* p, int64_t n) {
-  __builtin_prefetch(reinterpret_cast<const char*>(p) + n * static_cast<int64_t>(sizeof(T)));
-}
-template <class T>
-REEL_INLINE void prefetch_next_row(T* p, int64_t n) {
-  __builtin_prefetch(reinterpret_cast<char*>(p) + n * static_cast<int64_t>(sizeof(T)), 1);
-}
-
 /// What is subtracted from a row, and the sum of exp((x - shift) rate). The lambdas below capture numbers, not vectors: they
 /// may end up in memory.
 template <class T>

@@ -20,6 +20,16 @@ inline constexpr int64_t kLeafRows = 32;
 template <class T>
 inline constexpr int64_t kLeafElements = 128 * Vec<T>::width;
 
+/// While this row keeps the arithmetic busy, the row after it, of n elements more, comes from memory: to be read, or to be written.
+template <class T>
+REEL_INLINE void prefetch_next_row(const T* p, int64_t n) {
+  __builtin_prefetch(reinterpret_cast<const char*>(p) + n * static_cast<int64_t>(sizeof(T)));
+}
+template <class T>
+REEL_INLINE void prefetch_next_row(T* p, int64_t n) {
+  __builtin_prefetch(reinterpret_cast<char*>(p) + n * static_cast<int64_t>(sizeof(T)), 1);
+}
+
 // --- one vector --------------------------------------------------------------------------------------------------------
 
 /// A whole vector.
