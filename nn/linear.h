@@ -46,7 +46,7 @@ class REEL_API Linear : public Module {
   Parameter weight_, bias_;
 };
 
-/// max(Linear(x), 0) in one product, as a hidden layer needs it.
+/// max(Linear(x), 0) in one product, as a hidden layer needs it. (Where it is taken as a Linear, by copy or reference, it is one.)
 class REEL_API LinearRelu : public Linear {
  public:
   explicit LinearRelu(const LinearOptions& options, SourceLocation where = SourceLocation::current());

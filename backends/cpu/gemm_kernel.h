@@ -40,8 +40,8 @@ struct Tile {
   T* b_copy = nullptr;  // takes the rows of b as they pass by, each a tile's width: packing at next to no cost; or null
 };
 
-/// What g++ computed it from it forgets: it would do so each time, or reach one step from the one before by registers that it has
-/// not.
+/// Hides from g++ how the value was computed. It would compute it again at each use, or a pointer of one step from that of the step
+/// before, with more registers than there are.
 template <class T>
 REEL_INLINE void keep_in_register(T& value) {
   asm("" : "+r"(value));

@@ -41,7 +41,7 @@ REEL_INLINE void transpose_strip(const T* x, int64_t x_stride, int rows, int64_t
 }
 
 /// y[c, r] = x[r, c] for x [rows, columns], in strips of `bytes` of rows and smaller ones for the rest. (Whole squares of 64 bytes
-/// are taken at once.)
+/// `transpose` below takes at once.)
 template <class T, int bytes = min(kVectorBytes, 32)>
 REEL_INLINE void transpose_strips(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y, int64_t y_stride) {
   constexpr int width = Vec<T, bytes>::width;

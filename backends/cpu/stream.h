@@ -56,7 +56,9 @@ class RowStream {
  public:
   /// Rows of y are `stride` apart. Columns are cut for threads at multiples of a line.
   RowStream(const T* y, int64_t size, int64_t stride, int64_t stream_from = kStreamBytes)
-      : stride_(stride), past_caches_(stride * kSize % 64 == 0 && streams(y, size * kSize, stream_from)) {}
+      : stride_(stride),
+        ahead_(stride * kSize <= kNarrowRow ? 2 * kNarrowRow / kSize : 0),
+        past_caches_(stride * kSize % 64 == 0 && streams(y, size * kSize, stream_from)) {}
 
   /// value(r, k), the k-th of K vectors of row r, for `rows` rows from y on.
   template <int K, class Lanes, class F>
@@ -64,8 +66,8 @@ class RowStream {
     if constexpr (std::is_same_v<Lanes, AllLanes<T>> && K * kVectorBytes % 64 == 0) {
       if (past_caches_) return write_by<K>(y, rows, value, [](T* to, Vec<T> v) { stream(to, v); });
     }
-    write_by<K>(y, rows, value, [lanes](T* to, Vec<T> v) {  // what a line held before is asked for ahead
-      __builtin_prefetch(reinterpret_cast<char*>(to) + 2048, 1);
+    write_by<K>(y, rows, value, [lanes, ahead = ahead_](T* to, Vec<T> v) {
+      __builtin_prefetch(to + ahead, 1);
       lanes.store(to, v);
     });
   }
@@ -76,6 +78,8 @@ class RowStream {
 
  private:
   static constexpr int64_t kSize = sizeof(T);
+  /// Bytes of rows up to which what is written next follows in memory. (Of wider ones other blocks of columns do.)
+  static constexpr int64_t kNarrowRow = 1024;
 
   template <int K, class F, class Store>
   REEL_INLINE void write_by(T* to, int64_t rows, F value, Store store) const {
@@ -85,7 +89,7 @@ class RowStream {
     }
   }
 
-  int64_t stride_;
+  int64_t stride_, ahead_;  // elements; `ahead_` of what is asked for while something is written, 0: of nothing else
   bool past_caches_;
 };
 
