@@ -67,11 +67,7 @@ REEL_INLINE const TileFunction<T>* tiles_for(int64_t columns) {
   if (columns > width) return kTiles<T, 2, true>.by_rows;
   if (columns == width) return kTiles<T, 1, false>.by_rows;
 #if defined(REEL_SIMD_AVX512)  // processors that take wide registers by halves need not compute the empty one
-  constexpr int half = width / 2;
-  if constexpr (sizeof(T) == 4) {  // products of doubles 4 wide are few
-    if (columns == half) return kTiles<T, 1, false, kVectorBytes / 2>.by_rows;
-  }
-  if (columns <= half) return kTiles<T, 1, true, kVectorBytes / 2>.by_rows;
+  if (columns <= width / 2) return kTiles<T, 1, true, kVectorBytes / 2>.by_rows;
 #endif
   return kTiles<T, 1, true>.by_rows;
 }
