@@ -90,6 +90,7 @@ endfunction()
 # Packed, the addresses that the loader fills in take a hundredth of the room. Wants binutils 2.38 to link and glibc 2.36 to run.
 include(CheckLinkerFlag)
 check_linker_flag(CXX LINKER:-z,pack-relative-relocs REEL_PACKED_RELOCATIONS)
+check_linker_flag(CXX LINKER:-Bsymbolic-functions REEL_BOUND_FUNCTIONS)
 
 # Called when all folders have added their sources.
 function(reel_add_library)
@@ -101,6 +102,8 @@ function(reel_add_library)
   target_link_libraries(reel PRIVATE OpenMP::OpenMP_CXX ${CMAKE_DL_LIBS})
   if(BUILD_SHARED_LIBS AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
     target_link_options(reel PRIVATE $<$<BOOL:${REEL_PACKED_RELOCATIONS}>:LINKER:-z,pack-relative-relocs>)
+    # Calls from one of its functions to another are direct, as they are in a program that it is linked into.
+    target_link_options(reel PRIVATE $<$<BOOL:${REEL_BOUND_FUNCTIONS}>:LINKER:-Bsymbolic-functions>)
     target_link_options(reel PRIVATE LINKER:-z,defs)  # a missing symbol is an error here, not in the user's program
   endif()
   set_target_properties(reel PROPERTIES
