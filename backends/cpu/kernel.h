@@ -16,6 +16,9 @@ using std::int64_t;
 /// Element operations that are worth a task of their own: 5 to 20 us of work against the 1 to 2 us of a parallel region. With
 /// half as many no row of the benchmarks changes by more than its spread (models, softmax, norms, ragged; Zen 4, 2 cores).
 inline constexpr int64_t kGrain = 32768;
+/// Elements that one thread does alone, where more are halved, though each half is less than kGrain: what two cores have written
+/// stays with them.
+inline constexpr int64_t kAlone = kGrain / 2;
 
 template <class T>
 REEL_INLINE constexpr T min(T a, T b) {

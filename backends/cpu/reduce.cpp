@@ -35,7 +35,7 @@ void order_of_axes(const Array& x, const int* axes, int count, Shape& shape, int
 void CpuOps::reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) {
   if (y.size == 0) return;
   const int last = x.rank() - 1;
-  if (x.contiguous && !which && x.size > 0 && x.size <= kGrain) {  // losses and gradients of biases: often tiny
+  if (x.contiguous && !which && x.size > 0 && x.size <= kAlone) {  // losses and gradients of biases: often tiny
     if (y.size == 1 && (x.size == 1 || x.shape[last] > 1)) {
       reduce_dense_rows(op, x.dtype, x.data, 1, x.size, y.data);
       return;

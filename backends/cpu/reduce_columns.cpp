@@ -171,9 +171,10 @@ class Columns {
     outer_ = r_.outputs / columns_;
     tile_ = even_chunk(columns_, stride_ == 1 ? kTile : kTile / 4);
     tiles_ = ceil_div(columns_, tile_);
-    const int64_t elements = min(max(r_.outputs * r_.count / 16, kGrain), kTask);
+    const int64_t size = r_.outputs * r_.count;
+    task_ = min(max(size / 16, size <= kGrain ? kAlone : kGrain), kTask);
     segment_ = kGroup;  // times 2^k: a subtree
-    while (segment_ * tile_ < elements) segment_ *= 2;
+    while (segment_ * tile_ < task_) segment_ *= 2;
     segments_ = ceil_div(r_.count, segment_);
   }
 
@@ -195,7 +196,7 @@ class Columns {
  private:
   /// to[outer, segment, column], one task for a segment of a tile.
   void run_segments(char* to) const {
-    const int64_t chunk = max<int64_t>(1, kGrain / (tile_ * min(r_.count, segment_)));
+    const int64_t chunk = max<int64_t>(1, min(task_, kGrain) / (tile_ * min(r_.count, segment_)));
     parallel_for(outer_ * segments_ * tiles_, chunk, [=, this](int64_t begin, int64_t end) {
       const int64_t levels = RowTree::levels(ceil_div(min(r_.count, segment_), kGroup));
       const int64_t gathered = stride_ == 1 ? 0 : kGathered;
@@ -282,6 +283,7 @@ class Columns {
   int64_t size_;
   int64_t columns_, stride_, outer_;
   int64_t tile_, tiles_;        // columns of a tile
+  int64_t task_;                // elements that a thread does at once
   int64_t segment_, segments_;  // rows of a segment
 };
 

@@ -9,7 +9,7 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
-constexpr int64_t kSegmentLeaves = 16;  // 2^k: a segment, which may be a task of its own, is a subtree
+constexpr int64_t kSegmentLeaves = 16;  // at most, and 2^k: a segment, which may be a task of its own, is a subtree
 constexpr int64_t kBlock = 32;          // rows gathered side by side: they may share cache lines
 constexpr int64_t kPad = 16;            // elements between gathered rows, lest they all fall into one set of the cache
 constexpr int64_t kAhead = 4096;  // bytes: masked loads, which the machine does not foresee, are asked for so far ahead
@@ -243,7 +243,7 @@ class Rows {
       : r_(reduction),
         kernels_(kernels_of(r_.op, r_.dtype)),
         size_(static_cast<int64_t>(size_of(r_.dtype))),
-        segment_(kSegmentLeaves * kernels_.leaf),
+        segment_((r_.outputs * r_.count > 8 * kGrain ? kSegmentLeaves : kSegmentLeaves / 4) * kernels_.leaf),
         segments_(ceil_div(r_.count, segment_)),
         divisor_(r_.op == ReduceOp::mean ? r_.count : 1) {}
 

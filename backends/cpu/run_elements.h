@@ -28,10 +28,6 @@ REEL_INLINE Input input_of(const Array& x) { return {x.data, x.strides, x.dtype,
 /// y = f(a, b) over all of y's elements, in parallel when there are many. Layouts of any kind.
 void run_elements(const Runs& runs, const Input& a, const Input& b, const Array& y);
 
-/// Elements that one thread does alone. More are halved, though each half is less than kGrain: rows that two cores have written
-/// stay with them.
-inline constexpr int64_t kAlone = kGrain / 2;
-
 /// The same for contiguous memory, `step_a`, `step_b` and `step_y` bytes from element to element (0 for a plain number).
 /// `streamed`, if it is given, writes to aligned memory past the caches, which others have done for them.
 void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int64_t step_b, void* y, int64_t step_y,
