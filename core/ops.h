@@ -59,7 +59,7 @@ class REEL_API Ops {
   // --- elementwise --------------------------------------------------------------------------------------------------
   /// y = f(x); x strided.
   virtual void unary(UnaryOp op, const Array& x, const Array& y) = 0;
-  /// dx = dy f'(saved), where saved is x or y as the op's list entry says. All contiguous, one shape.
+  /// dx = dy f'(saved), where saved is x or y as the op's list entry says. One shape; dy strided, the others contiguous.
   virtual void unary_backward(UnaryOp op, const Array& saved, const Array& dy, const Array& dx) = 0;
   /// y = f(a, b); both of y's shape (broadcast by strides of 0), strided, of one dtype; comparisons give bool8. A scalar
   /// takes the other side's dtype. Not both sides are scalars.
@@ -72,7 +72,7 @@ class REEL_API Ops {
   virtual void accumulate(const Array& x, const Array& y) = 0;
   /// y = f(x; parameters), with as many parameters as the op's list entry says; x strided.
   virtual void parametric(ParametricOp op, const double* parameters, const Array& x, const Array& y) = 0;
-  /// dx = dy f'(x; parameters). All contiguous, one shape.
+  /// dx = dy f'(x; parameters). One shape; dy strided, the others contiguous.
   virtual void parametric_backward(ParametricOp op, const double* parameters, const Array& x, const Array& dy,
                                    const Array& dx) = 0;
   /// y[r, j] = x[r, j] f(x[r, n + j]); x [rows, 2 n], y [rows, n].

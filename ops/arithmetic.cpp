@@ -14,6 +14,7 @@
 #include "reel/ops/promote.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/unary.h"
+#include "reel/ops/unary_op.h"
 #include "reel/ops/views.h"
 
 namespace reel {
@@ -172,6 +173,12 @@ void record_binary(const Arg& a, const Arg& b, const Tensor& y, SourceLocation w
   const Tensor& right = b.is_tensor() ? b.tensor() : none;
   const Scalar number = (a.is_tensor() ? b : a).scalar();
   const detail::GivenNumbers given(&number, a.is_tensor() != b.is_tensor());
+  if constexpr (Rule::op == BinaryOp::mul) {
+    if (left.state() == right.state() && (y.dtype() == f32 || y.dtype() == f64))  // one pass
+      return detail::record_op(Rule::name, where, {&left}, y, {&left}, [left](Gradients& g) {
+        g.add(0, detail::unary_gradient(detail::kSquare, g.dy(), left));
+      });
+  }
   if constexpr (!Rule::saves_sides && !Rule::saves_result) {
     detail::record_op(Rule::name, where, {&left, &right}, y, {},
                       [](Gradients& g) { add_sides<Rule>(g, {}, {}, detail::undefined_tensor); });

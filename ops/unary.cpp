@@ -48,10 +48,11 @@ Tensor relu(const Tensor& x, SourceLocation where) {
   return integers("relu", x, where) ? maximum(x, 0) : unary(f, x, where);
 }
 
+constinit const Unary detail::kSquare =
+    unary_function<scalar::Square>(UnaryOp::square, "square", [](const Tensor& x) { return 2 * ones_like(x); });
+
 Tensor square(const Tensor& x, SourceLocation where) {
-  static constexpr Unary f =
-      unary_function<scalar::Square>(UnaryOp::square, "square", [](const Tensor& x) { return 2 * ones_like(x); });
-  return integers("square", x, where) ? x * x : unary(f, x, where);
+  return integers("square", x, where) ? x * x : unary(detail::kSquare, x, where);
 }
 
 Tensor abs(const Tensor& x, SourceLocation where) {

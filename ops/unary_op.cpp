@@ -14,9 +14,9 @@ namespace {
 // For any kind of function: `kernel(saved, dy, dx)` is the fused gradient, `curve(saved)` the second derivative or undefined.
 template <class Kernel, class Curve>
 Tensor gradient(const char* name, const Tensor& dy, const Tensor& saved, Kernel kernel, Curve curve) {
-  const Tensor from = packed(dy), at = saved.defined() ? packed(saved) : from;
+  const Tensor at = saved.defined() ? packed(saved) : dy;
   Tensor dx = empty(dy.shape(), {.dtype = dy.dtype(), .device = dy.device()});
-  kernel(at.array(), from.array(), dx.array());
+  kernel(at.array(), dy.array(), dx.array());
   if (thread_tape.recording)  // a Trace alone knows it as the function's backward
     record_op(name, SourceLocation{}, {&dy, &saved}, dx, {&dy, &saved}, [=](Gradients& g) {
       if (g.needs(0)) g.add(0, gradient(name, g.dy(), saved, kernel, curve));

@@ -24,6 +24,9 @@ constexpr Unary unary_function(UnaryOp op, const char* name, Tensor (*curvature)
   return {op, name, Formula::saved, curvature};
 }
 
+/// x^2.
+extern const Unary kSquare;
+
 /// y = f(x), recorded. f must live as long as the tape: a constant. Throws DTypeError unless x is f32 or f64.
 Tensor unary(const Unary& f, const Tensor& x, SourceLocation where);
 

@@ -71,6 +71,10 @@ void CpuOps::unary_backward(UnaryOp op, const Array& saved, const Array& dy, con
   const auto size = static_cast<int64_t>(size_of(dx.dtype));
   // Where nothing is saved the formula ignores the value, but it must be one that can be read.
   const bool none = kSaved[static_cast<int>(op)] == scalar::Saved::none;
+  if (!dy.contiguous) {  // mostly one number: the gradient of a sum
+    run_elements({.arrays = run}, input_of(none ? dy : saved), input_of(dy), dx);
+    return;
+  }
   const Run streamed = kGeluStreams && op == UnaryOp::gelu && dx.dtype == DType::f32 ? gelu_backward_streamed : nullptr;
   run_contiguous(run, none ? dy.data : saved.data, size, dy.data, size, dx.data, size, dx.size, streamed);
 }

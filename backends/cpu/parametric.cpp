@@ -80,9 +80,10 @@ void CpuOps::parametric(ParametricOp op, const double* parameters, const Array& 
 
 void CpuOps::parametric_backward(ParametricOp op, const double* parameters, const Array& x, const Array& dy,
                                  const Array& dx) {
+  if (!dy.contiguous) copy(dy, dx);
   dispatch_floating(dx.dtype, [&]<class T>() {
     const auto run = kBackward<T>[static_cast<int>(op)];
-    const T *const from = x.as<T>(), *const grad = dy.as<T>();
+    const T *const from = x.as<T>(), *const grad = dy.contiguous ? dy.as<T>() : dx.as<T>();
     T* const to = dx.as<T>();
     parallel_for(dx.size, even_chunk(dx.size), [=](int64_t begin, int64_t end) {
       run(from + begin, grad + begin, parameters, to + begin, end - begin);

@@ -75,10 +75,15 @@ void CudaOps::parametric(ParametricOp op, const double* parameters, const Array&
 
 void CudaOps::parametric_backward(ParametricOp op, const double* parameters, const Array& x, const Array& dy,
                                   const Array& dx) {
+  const void* grad = dy.data;
+  if (!dy.contiguous) {  // copy knows all layouts
+    copy(dy, dx);
+    grad = dx.data;
+  }
   dispatch_floating(dx.dtype, [&]<class T>() {
-    const Units<T> units = map_units<T>(x.data, dy.data, dx);
+    const Units<T> units = map_units<T>(x.data, grad, dx);
     launch(context_, "parametric_backward", units.grid(device::kMapSteps), &device::parametric_backward<T>, op,
-           x.as<T>(), dy.as<T>(), dx.as<T>(), units, parameters_of<T>(op, parameters));
+           x.as<T>(), static_cast<const T*>(grad), dx.as<T>(), units, parameters_of<T>(op, parameters));
   });
 }
 

@@ -95,8 +95,13 @@ void CudaOps::unary_backward(UnaryOp op, const Array& saved, const Array& dy, co
   if (dx.size == 0) return;
   // Where nothing is saved the formula ignores the value, but it must be one that can be read.
   const bool none = kSaved[static_cast<int>(op)] == scalar::Saved::none;
+  const void* grad = dy.data;
+  if (!dy.contiguous) {  // copy knows all layouts
+    copy(dy, dx);
+    grad = dx.data;
+  }
   dispatch_floating(dx.dtype, [&]<class T>() {
-    run<T>(context_, "unary_backward", kBackward<T>[static_cast<int>(op)], none ? dy.data : saved.data, dy.data, dx);
+    run<T>(context_, "unary_backward", kBackward<T>[static_cast<int>(op)], none ? grad : saved.data, grad, dx);
   });
 }
 

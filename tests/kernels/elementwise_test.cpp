@@ -95,6 +95,23 @@ TYPED_TEST(Elementwise, BackwardIsTheProductWithTheDerivative) {
   }
 }
 
+TYPED_TEST(Elementwise, BackwardTakesGradientsOfAnyLayout) {
+  for (const Formula& f : kFormulas)
+    for (const Shape& shape : shapes())
+      for (Layout layout : kLayouts) {
+        TestArray<TypeParam> x(shape), y(shape), dy(shape, layout), dense(shape), expected(shape), dx(shape);
+        randomize(x, 7, f.low, 4);
+        randomize(dy, 8);
+        cpu().copy(dy, dense);
+        cpu().unary(f.op, x, y);
+        const Array saved = f.saved == Formula::nothing ? Array() : f.saved == Formula::input ? x.array() : y.array();
+        cpu().unary_backward(f.op, saved, dense, expected);
+        cpu().unary_backward(f.op, saved, dy, dx);
+        EXPECT_TRUE(same_bits(expected, dx)) << shape.str();
+        EXPECT_TRUE(dx.margins_intact());
+      }
+}
+
 TYPED_TEST(Elementwise, EveryFormulaGivesTheSameBitsInWholeAndPartialVectors) {
   const Shape all{67};
   TestArray<TypeParam> x(all), dy(all), y(all), dx(all);
