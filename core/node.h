@@ -44,7 +44,10 @@ class REEL_API Gradients {
   Destination destination(int input) { return destination(input, nullptr); }
   /// For kernels that take any strides: where it is fresh and no parameter's, its axes lie in memory in that order.
   Destination destination(int input, const AxisOrder& order) { return destination(input, &order); }
-  /// The same for a kernel that takes several, some of which may be one tensor's: it must write the one asked for first before
+  /// For the first gradient of an input that is a view (x[i], permute, ...): its place in the gradient of what it is a view of, any
+  /// strides. The kernel must write all of it, and nothing is added then. Undefined: there is no such place.
+  Tensor place(int input);
+  /// `destination` for a kernel that takes several, some of which may be one tensor's: it must write the one asked for first before
   /// it adds to the others, and all before anything else is added. Empty if nobody wants it.
   GradientSink sink(int input);
   /// The callback must compute with recorded ops: a tape outside wants to differentiate it.
@@ -74,12 +77,20 @@ struct SavedVersion {
   std::uint32_t version;
 };
 
+/// What a view shows of a tensor: all of it, or along `axis` what lies in [begin, end). Undefined: it can't be said.
+struct Seen {
+  Tensor part = {};
+  int axis = -1;
+  std::int64_t begin = 0, end = 0;
+};
+
 /// One recorded op. Lives in the list's arena, followed by its edges, saved versions, output shapes and callback.
 struct Node {
   const char* op;
   SourceLocation where;
   void (*run)(void* callback, Gradients& gradients);  // null for a watched tensor
   void (*destroy)(void* callback);
+  Seen (*see)(const void* callback, const Tensor& whole, const Shape& shape);  // null unless the op is a view
   void* callback;
   Edge* edges;
   SavedVersion* saved;
@@ -141,12 +152,17 @@ void fill_node(Node* node, F&& callback) {
   static_assert(alignof(Callback) <= 16);
   new (node->callback) Callback(std::forward<F>(callback));
   node->run = [](void* memory, Gradients& gradients) { (*static_cast<Callback*>(memory))(gradients); };
+  if constexpr (requires(const Callback& view, const Tensor& whole, const Shape& shape) { view.see(whole, shape); })
+    node->see = [](const void* memory, const Tensor& whole, const Shape& shape) {
+      return static_cast<const Callback*>(memory)->see(whole, shape);
+    };
   if constexpr (!std::is_trivially_destructible_v<Callback>)
     node->destroy = [](void* memory) { static_cast<Callback*>(memory)->~Callback(); };
 }
 
 /// For Reel's own ops, after `if (taping())`: y was computed from the inputs; callback(Gradients&) is the backward; writes
-/// to the `saved` tensors, which the callback reads, are noticed.
+/// to the `saved` tensors, which the callback reads, are noticed. The callback of a view may have see(whole, shape) too, which shows
+/// of the gradient of what it is a view of the part that is its own, of the view's shape.
 template <class F>
 void record_op(const char* op, SourceLocation where, std::initializer_list<const Tensor*> inputs, const Tensor& y,
                std::initializer_list<const Tensor*> saved, F&& callback) {

@@ -98,6 +98,7 @@ Node& NodeList::reserve(std::size_t edges, std::size_t saved, std::size_t callba
                             .where = {},
                             .run = nullptr,
                             .destroy = nullptr,
+                            .see = nullptr,
                             .callback = memory + at_callback,
                             .edges = reinterpret_cast<Edge*>(memory + at_edges),
                             .saved = reinterpret_cast<SavedVersion*>(memory + at_saved),

@@ -135,7 +135,11 @@ bool Sweep::needs_outside(const Edge& edge) const {
 
 // Where the gradient of an edge is summed; null for a parameter that keeps its own.
 REEL_INLINE Tensor* Sweep::place(const Edge& edge) {
-  if (edge.slot >= begin_) return &gradient(edge.slot);
+  if (edge.slot >= begin_) {
+    if (flags(edge.slot) & kOpen) [[unlikely]]
+      close();
+    return &gradient(edge.slot);
+  }
   for (Outside& outside : outside_)
     if (outside.slot == edge.slot && outside.parameter == edge.tensor) return &outside.gradient;
   return nullptr;
@@ -179,9 +183,13 @@ void Sweep::run(Tensor dy) {
     const Node& node = list_.node(i);
     if (node.output_count == 0 || (flags(node.slot) & kRuns) == 0) continue;
     bool reached = false;
-    for (int o = 0; o < node.output_count; ++o) reached = reached || gradient(node.slot + o).defined();
+    for (int o = 0; o < node.output_count; ++o) {
+      if ((flags(node.slot + o) & kOpen) != 0) close();
+      reached = reached || gradient(node.slot + o).defined();
+    }
     if (reached) run_node(node);
   }
+  close();
   if (thread_tape.strict && list_.is_outermost_sweep()) check_unread();
 }
 
@@ -196,6 +204,11 @@ void Sweep::run_node(const Node& node) {
                     " has released its callback; pass {.keep = true} to the earlier sweep to sweep several times",
                 where_);
   check_versions(node);
+  if (flags(node.slot) & kPlaced) {  // it is where it belongs
+    gradient(node.slot) = Tensor();
+    if (releasing_) NodeList::release(const_cast<Node&>(node));
+    return;
+  }
   Gradients gradients(*this, node);
   const RunningScope scope({node.op, {}, node.where});
   with_context(
@@ -375,6 +388,7 @@ void Gradients::add(int input, Tensor dx) {
   Tensor* const sum = sweep_.place(edge);
   if (sum == nullptr) sweep_.add_to_parameter(*edge.tensor->parameter, dx);
   else if (!sum->defined()) *sum = std::move(dx);
+  else if (sweep_.is_in_places(edge)) detail::accumulate(dx, *sum);
   else sweep_.accumulate(*sum, dx);
 }
 
@@ -384,7 +398,11 @@ Gradients::Destination Gradients::destination(int input, const AxisOrder* order)
   if (sum == nullptr) return sweep_.sink(*edge.tensor->parameter).destination(*edge.tensor->parameter);
   if (sum->defined()) {
     const bool fits = order != nullptr || sum->is_contiguous();
-    if (!fits || !sole_owner(*sum)) *sum = copied(*sum, sum->dtype());
+    if (sweep_.is_in_places(edge)) {
+      if (!fits) sweep_.leave_place(edge.slot);
+    } else if (!fits || !sole_owner(*sum)) {
+      *sum = copied(*sum, sum->dtype());
+    }
     return {*sum, false};
   }
   const SlotInfo info = sweep_.info(edge);

@@ -40,6 +40,8 @@ class Sweep {
   friend struct Recompute;
   // Of an output: its gradient is needed; and wanted by the caller; its op's callback must run.
   static constexpr std::uint8_t kNeeded = 1, kWanted = 2, kRuns = 4;
+  // Of an output's gradient: it is a part of that of the op's input; others are parts of it; some of it may not be written yet.
+  static constexpr std::uint8_t kPlaced = 8, kHasPlaces = 16, kOpen = 32;
   struct SinkLink {  // from the tensors' cache, as a vector's elements would not be
     ParameterSink sink;
     SinkLink* next;
@@ -50,6 +52,12 @@ class Sweep {
     Tensor gradient;
   };
 
+  // A gradient in which places were given to views, from `begin` to `end` of `axis`: what lies beside them has no value yet.
+  struct Open {
+    std::int64_t slot, begin, end;
+    int axis;
+  };
+
   void mark();
   void run_node(const Node& node);
   void check_versions(const Node& node) const;
@@ -57,6 +65,14 @@ class Sweep {
   bool needs(const Edge& edge) const;
   bool needs_outside(const Edge& edge) const;
   Tensor* place(const Edge& edge);
+  Tensor give_place(std::int64_t slot);
+  bool take_part(std::int64_t whole, const Seen& seen, bool fresh);
+  void set_open(std::int64_t slot, bool open);
+  void close();
+  void leave_place(std::int64_t slot);
+  bool is_in_places(const Edge& edge) const {
+    return edge.slot >= begin_ && (flags(edge.slot) & (kPlaced | kHasPlaces));
+  }
   SlotInfo info(const Edge& edge) const;
   void check_gradient(const Node& node, int input, const Tensor& dx) const;
   [[noreturn]] void refuse_gradient(const SlotInfo& required, int input, const Tensor& dx) const;
@@ -66,6 +82,9 @@ class Sweep {
   std::uint8_t& flags(std::int64_t slot) const { return flags_[slot - begin_]; }
   Tensor& gradient(std::int64_t slot) const { return gradients_[slot - begin_]; }
 
+  static constexpr int kMostOpen = 4;
+  Open open_[kMostOpen];
+  int open_count_ = 0;
   NodeList& list_;
   const Tensors* wanted_;
   const char* call_;

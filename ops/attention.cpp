@@ -52,8 +52,9 @@ struct Operands {
   }
 };
 
-// x with neighbouring elements in its last axis; unrecorded.
-Tensor lined(const Tensor& x) { return x.shape()[2] == 1 || x.stride(2) == 1 ? x : detail::packed(x); }
+// Neighbours in the last axis are neighbours in memory.
+bool is_lined(const Tensor& x) { return x.shape()[2] == 1 || x.stride(2) == 1; }
+Tensor lined(const Tensor& x) { return is_lined(x) ? x : detail::packed(x); }
 
 // --- composed of recorded ops, one sequence at a time, with all scores in memory ---------------------------------------
 
@@ -172,6 +173,21 @@ void recorded_gradients(Gradients& g, const Operands& in, const Tensor& y) {
 
 // --- by the backend's kernels --------------------------------------------------------------------------------------------
 
+// Where the gradient of an operand is computed: in its place, if it has one.
+struct Result {
+  int input;
+  Tensor place, memory;
+
+  Result(Gradients& g, int input_, const Operands& from, const Tensor& x)
+      : input(input_),
+        place(g.place(input)),
+        memory(place.defined() && is_lined(place) ? place : from.room(x.shape()[0], x.shape()[2])) {}
+  void give(Gradients& g) const {
+    if (!place.defined()) g.add(input, memory);
+    else if (!is_lined(place)) backend(place.device()).copy(memory.array(), place.array());
+  }
+};
+
 // y [query rows, heads, value width]
 Tensor attend(const Operands& in, SourceLocation where) {
   if (detail::would_record(kName, in.mask, where)) return composed(in);
@@ -188,15 +204,11 @@ Tensor attend(const Operands& in, SourceLocation where) {
                       [in, from, y, state, &ops](Gradients& g) {
                         if (g.recording()) return recorded_gradients(g, in, y);
                         const Tensor dy = lined(g.dy());
-                        const Tensor dq = from.room(in.queries.total(), in.q.shape()[2]);
-                        const Tensor dk = from.room(in.keys.total(), in.k.shape()[2]);
-                        const Tensor dv = from.room(in.keys.total(), in.v.shape()[2]);
+                        const Result dq(g, 0, from, in.q), dk(g, 1, from, in.k), dv(g, 2, from, in.v);
                         ops.attention_backward(from.attention(), from.q.array(), from.k.array(), from.v.array(),
-                                               from.mask_array(), y.array(), state.array(), dy.array(), dq.array(),
-                                               dk.array(), dv.array());
-                        g.add(0, dq);
-                        g.add(1, dk);
-                        g.add(2, dv);
+                                               from.mask_array(), y.array(), state.array(), dy.array(),
+                                               dq.memory.array(), dk.memory.array(), dv.memory.array());
+                        for (const Result* result : {&dq, &dk, &dv}) result->give(g);
                       });
   return y;
 }
@@ -265,18 +277,29 @@ std::int64_t row_distance(const Tensor& x) {
   return x.stride(heads) >= 0 && last < distance ? distance : -1;
 }
 
-// Such an x as [rows of all leading axes, heads, width], on the same memory; recorded.
-Tensor by_rows(const Tensor& x, SourceLocation where) {
+// Such an x as [rows of all leading axes, heads, width], on the same memory.
+Tensor rows_view(const Tensor& x) {
   const int rank = x.rank();
   const std::int64_t heads = x.shape()[rank - 3], width = x.shape()[rank - 1];
   const std::int64_t strides[] = {row_distance(x), x.stride(rank - 3), x.stride(rank - 1)};
-  Tensor y = detail::view(x, 0, {x.size() / (heads * width), heads, width}, strides);
-  if (detail::taping())
-    detail::record_op(kName, where, {&x}, y, {}, [](Gradients& g) {
-      Shape split = g.shape(0);
-      std::swap(split[split.rank() - 3], split[split.rank() - 2]);
-      g.add(0, transpose(reshape(g.dy(), split), -3, -2));
-    });
+  return detail::view(x, 0, {x.size() / (heads * width), heads, width}, strides);
+}
+
+struct RowsGradient {
+  void operator()(Gradients& g) const {
+    Shape split = g.shape(0);
+    std::swap(split[split.rank() - 3], split[split.rank() - 2]);
+    g.add(0, transpose(reshape(g.dy(), split), -3, -2));
+  }
+  detail::Seen see(const Tensor& whole, const Shape&) const {
+    return row_distance(whole) > 0 ? detail::Seen{rows_view(whole)} : detail::Seen{};
+  }
+};
+
+// The same, recorded.
+Tensor by_rows(const Tensor& x, SourceLocation where) {
+  Tensor y = rows_view(x);
+  if (detail::taping()) detail::record_op(kName, where, {&x}, y, {}, RowsGradient{});
   return y;
 }
 

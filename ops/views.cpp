@@ -14,6 +14,7 @@ namespace {
 
 using detail::Gradients;
 using detail::record_op;
+using detail::Seen;
 using detail::taping;
 
 // Where a strided part lies in a tensor of shape `whole`; `order`: how the axes of its gradient lie in memory.
@@ -80,13 +81,24 @@ void add_to_part(Gradients& g, const Part& part, Seen seen) {
   ops.copy(g.dy().array(), place.array());
 }
 
+// What a part shows of the gradient of what it is cut out of.
+Seen seen_part(const Tensor& whole, const Part& part) {
+  if (part.step != 1) return {};
+  return {part_of(whole, part), part.axis, part.begin, part.begin + part.length};
+}
+
+struct SliceGradient {
+  Part part;
+  void operator()(Gradients& g) const {
+    if (g.recording()) g.add(0, spread(g.dy(), part));
+    else add_to_part(g, part, [](const Tensor& place) { return place; });
+  }
+  Seen see(const Tensor& whole, const Shape&) const { return seen_part(whole, part); }
+};
+
 Tensor sliced(const char* op, const Tensor& x, const Part& part, SourceLocation where) {
   Tensor y = part_of(x, part);
-  if (taping())
-    record_op(op, where, {&x}, y, {}, [part](Gradients& g) {
-      if (g.recording()) g.add(0, spread(g.dy(), part));
-      else add_to_part(g, part, [](const Tensor& place) { return place; });
-    });
+  if (taping()) record_op(op, where, {&x}, y, {}, SliceGradient{part});
   return y;
 }
 
@@ -137,10 +149,38 @@ Shape reshaped_to(const Shape& from, const Shape& shape, SourceLocation where, b
 
 }  // namespace detail
 
+namespace {
+
+struct ReshapeGradient {
+  void operator()(Gradients& g) const { g.add(0, reshape(g.dy(), g.shape(0))); }
+  Seen see(const Tensor& whole, const Shape& shape) const {
+    return whole.is_contiguous() ? Seen{detail::reshaped(whole, shape)} : Seen{};
+  }
+};
+
+// x with its axes in another order: the i-th of x becomes the places[i]-th.
+Tensor with_axes_at(const Tensor& x, const Shape& places) {
+  Shape shape = x.shape();
+  std::int64_t strides[kMaxRank];
+  for (int i = 0; i < x.rank(); ++i) {
+    shape[static_cast<int>(places[i])] = x.shape()[i];
+    strides[places[i]] = x.stride(i);
+  }
+  return detail::view(x, 0, shape, strides);
+}
+
+struct PermuteGradient {
+  Shape places;
+  void operator()(Gradients& g) const { g.add(0, permute(g.dy(), places)); }
+  Seen see(const Tensor& whole, const Shape&) const { return {with_axes_at(whole, places)}; }
+};
+
+}  // namespace
+
 Tensor reshape(const Tensor& x, const Shape& shape, SourceLocation where) {
   check::defined("reshape", "x", x, where);
   Tensor y = detail::reshaped(detail::packed(x), detail::reshaped_to(x.shape(), shape, where));
-  if (taping()) record_op("reshape", where, {&x}, y, {}, [](Gradients& g) { g.add(0, reshape(g.dy(), g.shape(0))); });
+  if (taping()) record_op("reshape", where, {&x}, y, {}, ReshapeGradient{});
   return y;
 }
 
@@ -172,25 +212,19 @@ Tensor transpose(const Tensor& x, int a, int b, SourceLocation where) {
 
 Tensor permute(const Tensor& x, const Shape& order, SourceLocation where) {
   check::defined("permute", "x", x, where);
-  Shape axes, shape, inverse = order;
-  std::int64_t strides[kMaxRank];
+  Shape places = x.shape();
   std::uint32_t seen = 0;
+  int place = 0;
   for (const std::int64_t axis : order) {
     const int from = check::axis("permute", static_cast<int>(axis), x.rank(), where);
     seen |= 1u << from;
-    if (axes.rank() < x.rank()) {
-      strides[axes.rank()] = x.stride(from);
-      shape.push_back(x.shape()[from]);
-      axes.push_back(from);
-    }
+    places[from] = place++;
   }
   if (order.rank() != x.rank() || seen != (1u << x.rank()) - 1)
     throw ShapeError(
         "permute: each of the " + std::to_string(x.rank()) + " axes must be named once, got " + order.str(), where);
-  for (int i = 0; i < axes.rank(); ++i) inverse[static_cast<int>(axes[i])] = i;
-  Tensor y = detail::view(x, 0, shape, strides);
-  if (taping())
-    record_op("permute", where, {&x}, y, {}, [inverse](Gradients& g) { g.add(0, permute(g.dy(), inverse)); });
+  Tensor y = with_axes_at(x, places);
+  if (taping()) record_op("permute", where, {&x}, y, {}, PermuteGradient{places});
   return y;
 }
 
@@ -275,6 +309,19 @@ Tensor narrow(const Tensor& x, int axis, std::int64_t begin, std::int64_t length
 
 namespace {
 
+struct SelectGradient {
+  Part part;
+  void operator()(Gradients& g) const {
+    if (g.recording()) g.add(0, spread(unsqueeze(g.dy(), part.axis), part));
+    else add_to_part(g, part, [&](const Tensor& place) { return without_axis(place, part.axis); });
+  }
+  Seen see(const Tensor& whole, const Shape&) const {
+    Seen seen = seen_part(whole, part);
+    seen.part = without_axis(seen.part, part.axis);
+    return seen;
+  }
+};
+
 Tensor selected(const char* op, const Tensor& x, int axis, std::int64_t index, SourceLocation where) {
   const std::int64_t size = x.shape()[axis];
   if (index < -size || index >= size)
@@ -283,11 +330,7 @@ Tensor selected(const char* op, const Tensor& x, int axis, std::int64_t index, S
                      where);
   const Part part{x.shape(), detail::axis_order(x), axis, index < 0 ? index + size : index, 1, 1};
   Tensor y = without_axis(part_of(x, part), axis);
-  if (taping())
-    record_op(op, where, {&x}, y, {}, [part](Gradients& g) {
-      if (g.recording()) g.add(0, spread(unsqueeze(g.dy(), part.axis), part));
-      else add_to_part(g, part, [&](const Tensor& place) { return without_axis(place, part.axis); });
-    });
+  if (taping()) record_op(op, where, {&x}, y, {}, SelectGradient{part});
   return y;
 }
 
