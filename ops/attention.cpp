@@ -178,9 +178,9 @@ struct Result {
   int input;
   Tensor place, memory;
 
-  Result(Gradients& g, int input_, const Operands& from, const Tensor& x)
+  Result(int input_, const Tensor& place_, const Operands& from, const Tensor& x)
       : input(input_),
-        place(g.place(input)),
+        place(place_),
         memory(place.defined() && is_lined(place) ? place : from.room(x.shape()[0], x.shape()[2])) {}
   void give(Gradients& g) const {
     if (!place.defined()) g.add(input, memory);
@@ -204,7 +204,8 @@ Tensor attend(const Operands& in, SourceLocation where) {
                       [in, from, y, state, &ops](Gradients& g) {
                         if (g.recording()) return recorded_gradients(g, in, y);
                         const Tensor dy = lined(g.dy());
-                        const Result dq(g, 0, from, in.q), dk(g, 1, from, in.k), dv(g, 2, from, in.v);
+                        const Result dq(0, g.place(0), from, in.q), dk(1, g.place(1), from, in.k),
+                            dv(2, g.place(2), from, in.v);
                         ops.attention_backward(from.attention(), from.q.array(), from.k.array(), from.v.array(),
                                                from.mask_array(), y.array(), state.array(), dy.array(),
                                                dq.memory.array(), dk.memory.array(), dv.memory.array());

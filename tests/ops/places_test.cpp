@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reel/core/memory.h"
+#include "reel/core/ragged.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/attention.h"
@@ -171,6 +172,19 @@ TEST(Places, AreFilledWithZerosBesideWhatIsUsed) {
     };
     expect_close(gradient(true), gradient(false), "without part " + std::to_string(unused));
   }
+}
+
+TEST(Places, MayHaveGapsBetweenAllElements) {
+  const Tensor x = numbers({3, 7, 4, 2});
+  const auto gradient = [&](bool places) {
+    Tape tape({.check_finite = !places});
+    tape.watch(x);
+    const auto sequences = [&](std::int64_t i) { return Ragged::from_lengths(transpose(x[i]), {3, 4}); };
+    const Tensor y = scaled_dot_product_attention(sequences(0), sequences(1), sequences(2)).values();
+    spoil_memory();
+    return tape.gradient(y, numbers(y.shape(), 2), {x})[0];
+  };
+  expect_close(gradient(true), gradient(false), "sequences");
 }
 
 TEST(Places, AreTakenAgainInASecondSweep) {
