@@ -143,9 +143,10 @@ class REEL_API Ops {
   /// `center`: mean = 0 (root mean square). scale, shift [n] or null; mean (null unless center), rstd [rows].
   virtual void normalize(const Array& x, bool center, double epsilon, const Array* scale, const Array* shift,
                          const Array& y, const Array* mean, const Array& rstd) = 0;
-  /// From dy; each of dx, dscale, dshift may be null: not wanted.
+  /// From dy; dscale, dshift may be null: not wanted. dx has as many elements as x, in any contiguous shape.
   virtual void normalize_backward(const Array& x, bool center, const Array* scale, const Array* mean, const Array& rstd,
-                                  const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) = 0;
+                                  const Array& dy, const GradientSink& dx, const Array* dscale,
+                                  const Array* dshift) = 0;
   /// y = (x - center) scale + shift, numbers of a channel: x, y [n, channels, length], x's last axis without gaps, y without
   /// any; center, scale, shift [channels] or null (0, 1, 0).
   virtual void scale_channels(const Array& x, const Array* center, const Array* scale, const Array* shift,

@@ -68,20 +68,19 @@ Normalized normalize(const char* op, const Tensor& x, const Rows& r, const Tenso
       .normalize(from.array(), r.center, r.eps, array_of(scale), array_of(shift), reshaped(y, from.shape()).array(),
                  array_of(mean), rstd.array());
   if (detail::taping())
-    detail::record_op(
-        op, where, {&x, &weight, &bias}, y, {&x, &weight}, [x, weight, from, scale, mean, rstd, r](Gradients& g) {
-          if (g.recording()) return recorded_gradients(g, x, weight, r);
-          const auto room = [&](int i) {
-            return g.needs(i) ? empty(g.shape(i), {.dtype = x.dtype(), .device = x.device()}) : Tensor();
-          };
-          const Tensor dx = room(0), dweight = room(1), dbias = room(2);
-          backend(x.device())
-              .normalize_backward(from.array(), r.center, array_of(scale), array_of(mean), rstd.array(),
-                                  packed(g.dy()).array(), array_of(dx), array_of(dweight), array_of(dbias));
-          g.add(0, dx);
-          g.add(1, dweight);
-          g.add(2, dbias);
-        });
+    detail::record_op(op, where, {&x, &weight, &bias}, y, {&x, &weight},
+                      [x, weight, from, scale, mean, rstd, r](Gradients& g) {
+                        if (g.recording()) return recorded_gradients(g, x, weight, r);
+                        const auto room = [&](int i) {
+                          return g.needs(i) ? empty(g.shape(i), {.dtype = x.dtype(), .device = x.device()}) : Tensor();
+                        };
+                        const Tensor dy = packed(g.dy()), dweight = room(1), dbias = room(2);
+                        backend(x.device())
+                            .normalize_backward(from.array(), r.center, array_of(scale), array_of(mean), rstd.array(),
+                                                dy.array(), g.sink(0), array_of(dweight), array_of(dbias));
+                        g.add(1, dweight);
+                        g.add(2, dbias);
+                      });
   return {y, mean, rstd};
 }
 

@@ -118,6 +118,7 @@ template <class T>
 struct Backward {
   const T *x, *scale, *mean, *rstd, *dy;
   T* dx;
+  bool add;  // to dx
   int64_t n;
 
   /// Row r's dx; dy xhat and dy are added to the row's places in dscale and dshift. (The lambdas capture copies: what is
@@ -141,12 +142,13 @@ struct Backward {
     const T of_rest = sums.of[0] - sums.of[0] == T(0) ? rest * rate * sums.of[0] : T(0);  // an infinite sum has none
     const T slope = -(sums.of[1] - of_rest) / count * rate;
     const Standardize<T> standard({center, rest, rate});
-    for_each_vector<T>(0, n, [=, n = n](auto lanes, int64_t i) {
+    for_each_vector<T>(0, n, [=, n = n, add = add](auto lanes, int64_t i) {
       const Vec<T> dy_i = lanes.load(grad + i), xhat = standard(lanes.load(from + i));
       if (all || to != nullptr) {
         prefetch_next_row(to + i, n);
         const Vec<T> g = fma(scaled(dy_i, lanes, i), Vec<T>::broadcast(rate), Vec<T>::broadcast(shift));
-        lanes.store(to + i, fma(xhat, Vec<T>::broadcast(slope), g));
+        const Vec<T> dx_i = fma(xhat, Vec<T>::broadcast(slope), g);
+        lanes.store(to + i, add ? lanes.load(to + i) + dx_i : dx_i);
       }
       if (all || dscale != nullptr) lanes.store(dscale + i, fma(dy_i, xhat, lanes.load(dscale + i)));
       if (all || dshift != nullptr) lanes.store(dshift + i, dy_i + lanes.load(dshift + i));
@@ -183,12 +185,13 @@ void CpuOps::normalize(const Array& x, bool center, double epsilon, const Array*
 }
 
 void CpuOps::normalize_backward(const Array& x, bool, const Array* scale, const Array* mean, const Array& rstd,
-                                const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) {
+                                const Array& dy, const GradientSink& dx, const Array* dscale, const Array* dshift) {
   const int64_t rows = x.shape[0], n = x.shape[1];
   if (n == 0) return;
   dispatch_floating(x.dtype, [&]<class T>() {
     const auto pointer = [](const Array* array) { return array == nullptr ? nullptr : array->as<T>(); };
-    const Backward<T> work{x.as<T>(), pointer(scale), pointer(mean), rstd.as<T>(), dy.as<T>(), pointer(dx), n};
+    const Backward<T> work{x.as<T>(),  pointer(scale), pointer(mean), rstd.as<T>(),
+                           dy.as<T>(), dx.to.as<T>(),  dx.add,        n};
     const int64_t part = rows_of_part(n), parts = max<int64_t>(1, ceil_div(rows, part));
     const int64_t width = (dscale ? n : 0) + (dshift ? n : 0);
     const Scratch scratch(sizeof(T) * static_cast<std::size_t>(parts * width));
@@ -197,7 +200,7 @@ void CpuOps::normalize_backward(const Array& x, bool, const Array* scale, const 
       for (int64_t p = begin; p < end; ++p) {
         T* const sums = scratch.as<T>() + p * width;
         T *const scales = dscale ? sums : nullptr, *const shifts = dshift ? sums + width - n : nullptr;
-        const bool all = mean != nullptr && scale != nullptr && dx != nullptr && dscale != nullptr && dshift != nullptr;
+        const bool all = mean != nullptr && scale != nullptr && dx.wanted() && dscale != nullptr && dshift != nullptr;
         for (int64_t r = p * part; r < min(rows, (p + 1) * part); ++r) {
           if (all) work.template row<true>(r, scales, shifts);
           else work.template row<false>(r, scales, shifts);

@@ -63,7 +63,7 @@ class CudaOps final : public MissingOps {
   void normalize(const Array& x, bool center, double epsilon, const Array* scale, const Array* shift, const Array& y,
                  const Array* mean, const Array& rstd) override;
   void normalize_backward(const Array& x, bool center, const Array* scale, const Array* mean, const Array& rstd,
-                          const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) override;
+                          const Array& dy, const GradientSink& dx, const Array* dscale, const Array* dshift) override;
   void scale_channels(const Array& x, const Array* center, const Array* scale, const Array* shift,
                       const Array& y) override;
   void scale_channels_backward(const Array& x, const Array* center, const Array* scale, const Array& dy,

@@ -149,7 +149,14 @@ __global__ void normalize_backward(const __grid_constant__ Gradient<T> g, const 
         xhat.v[k] = gradient.statistics.standardize(from.v[k]);
         to.v[k] = gradient.at(xhat.v[k], inner.v[k]);
       }
-      if (g.dx != nullptr) store_pack(g.dx + r * n + i, to);
+      if (g.dx != nullptr) {
+        if (g.add) {
+          const auto before = load_pack<T, count>(g.dx + r * n + i);
+          REEL_UNROLL
+          for (int k = 0; k < count; ++k) to.v[k] = before.v[k] + to.v[k];
+        }
+        store_pack(g.dx + r * n + i, to);
+      }
       REEL_UNROLL
       for (int k = 0; k < count; ++k) {
         if (g.dscale) dscale[i + k] = scalar::fma(grad.v[k], xhat.v[k], dscale[i + k]);
@@ -221,7 +228,7 @@ void CudaOps::normalize(const Array& x, bool center, double epsilon, const Array
 }
 
 void CudaOps::normalize_backward(const Array& x, bool, const Array* scale, const Array* mean, const Array& rstd,
-                                 const Array& dy, const Array* dx, const Array* dscale, const Array* dshift) {
+                                 const Array& dy, const GradientSink& dx, const Array* dscale, const Array* dshift) {
   constexpr int64_t kRoom = 40 << 10, kRowsOfBlock = 32;
   if (x.shape[1] == 0) return;
   if (x.shape[0] == 0) {
@@ -231,9 +238,9 @@ void CudaOps::normalize_backward(const Array& x, bool, const Array* scale, const
   }
   dispatch_floating(x.dtype, [&]<class T>() {
     using Sums = device::Sums<T, 3>;
-    device::Gradient<T> g{x.as<T>(),  data_of<T>(scale), data_of<T>(mean), rstd.as<T>(),
-                          dy.as<T>(), data_of<T>(dx),    nullptr,          x.shape[0],
-                          x.shape[1], dscale != nullptr, dshift != nullptr};
+    device::Gradient<T> g{x.as<T>(),  data_of<T>(scale), data_of<T>(mean),  rstd.as<T>(),
+                          dy.as<T>(), dx.to.as<T>(),     nullptr,           x.shape[0],
+                          x.shape[1], dscale != nullptr, dshift != nullptr, dx.add};
     const int64_t width = g.width();
     const auto add_up = [&](const Array* to, T* from, int64_t part_rows) {
       if (to == nullptr) return;

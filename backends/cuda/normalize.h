@@ -82,6 +82,7 @@ struct Gradient {
   T *dx, *parts;  // parts [blocks, width], where rows are cut [rows, width]: sums for dscale, then dshift
   int64_t rows, n;
   bool dscale, dshift;
+  bool add;  // to dx
 
   __host__ __device__ int64_t width() const { return (dscale ? n : 0) + (dshift ? n : 0); }
   REEL_DEVICE T center(int64_t r) const { return mean != nullptr ? mean[r] : T(0); }

@@ -94,6 +94,11 @@ __global__ void normalize_backward_held(const __grid_constant__ Gradient<T> g, H
       dshift.at[p].v[k] += dy;
       row.x.at[p].v[k] = gradient.at(xhat, dy * scale.at[p].v[k]);
     });
+    if (g.add) {
+      row.dy.load(g.dx + r * n, size, holders, T(0));
+      Row::each_place(size, holders,
+                      [&](int p, int k, int) { row.x.at[p].v[k] = row.dy.at[p].v[k] + row.x.at[p].v[k]; });
+    }
     if (g.dx != nullptr) row.x.store(g.dx + r * n, size, holders);
     if (ahead) row = next;
     else row.load(g, r + step, holders);

@@ -72,16 +72,22 @@ TYPED_TEST(NormalizeKernel, BackwardGivesTheSameWhateverElseIsWanted) {
       TestArray<T> y(shape), mean(Shape{rows}), rstd(Shape{rows});
       test::cpu().normalize(x, center, 1e-5, &scale.array(), nullptr, y, pointer(mean, center), rstd);
       TestArray<T> dx(shape), dscale(Shape{n}), dshift(Shape{n});
-      test::cpu().normalize_backward(x, center, &scale.array(), pointer(mean, center), rstd, dy, &dx.array(),
+      test::cpu().normalize_backward(x, center, &scale.array(), pointer(mean, center), rstd, dy, {dx, false},
                                      &dscale.array(), &dshift.array());
       EXPECT_TRUE(dx.margins_intact() && dscale.margins_intact() && dshift.margins_intact());
+      const auto before = test::random_array<T>(shape, 7);
+      TestArray<T> sum = before, added(shape);
+      test::cpu().normalize_backward(x, center, &scale.array(), pointer(mean, center), rstd, dy, {sum, true},
+                                     &dscale.array(), nullptr);
+      test::cpu().binary(BinaryOp::add, {.array = &before.array()}, {.array = &dx.array()}, added);
+      EXPECT_TRUE(test::same_bits(sum, added));
       for (const bool wants_scale : {true, false}) {
         TestArray<T> one(shape), other(Shape{n});
-        test::cpu().normalize_backward(x, center, &scale.array(), pointer(mean, center), rstd, dy, &one.array(),
+        test::cpu().normalize_backward(x, center, &scale.array(), pointer(mean, center), rstd, dy, {one, false},
                                        pointer(other, wants_scale), pointer(other, !wants_scale));
         EXPECT_TRUE(test::same_bits(one, dx));
         EXPECT_TRUE(test::same_bits(other, wants_scale ? dscale : dshift));
-        test::cpu().normalize_backward(x, center, &scale.array(), pointer(mean, center), rstd, dy, nullptr,
+        test::cpu().normalize_backward(x, center, &scale.array(), pointer(mean, center), rstd, dy, {},
                                        pointer(other, wants_scale), pointer(other, !wants_scale));
         EXPECT_TRUE(test::same_bits(other, wants_scale ? dscale : dshift));
       }
@@ -112,7 +118,7 @@ TYPED_TEST(NormalizeKernel, BackwardKeepsItsDigitsUnderALargeMean) {
   const auto noise = test::random_array<double>({rows, n}, 10);
   for (int64_t i = 0; i < x.size(); ++i) x.set(i, static_cast<T>(size + size * 1e-6 * noise[i]));
   test::cpu().normalize(x, true, 1e-12, nullptr, nullptr, y, &mean.array(), rstd);
-  test::cpu().normalize_backward(x, true, nullptr, &mean.array(), rstd, dy, &dx.array(), &dscale.array(),
+  test::cpu().normalize_backward(x, true, nullptr, &mean.array(), rstd, dy, {dx, false}, &dscale.array(),
                                  &dshift.array());
   const double bound = 32 * static_cast<double>(std::numeric_limits<T>::epsilon());
   std::vector<long double> expected_scale(n);
@@ -145,7 +151,7 @@ TYPED_TEST(NormalizeKernel, GradientsOfScaleAndShiftDoNotDependOnThreads) {
     const test::Threads scope(threads);
     TestArray<T> dx(shape), dscale(Shape{129}), dshift(Shape{129});
     test::cpu().normalize(x, true, 1e-5, nullptr, nullptr, y, &mean.array(), rstd);
-    test::cpu().normalize_backward(x, true, nullptr, &mean.array(), rstd, dy, &dx.array(), &dscale.array(),
+    test::cpu().normalize_backward(x, true, nullptr, &mean.array(), rstd, dy, {dx, false}, &dscale.array(),
                                    &dshift.array());
     if (threads == 1) {
       first = dscale;
