@@ -49,7 +49,7 @@ struct Forward {
   void update(const Pair& pair, const Block& b, T* s, State& running) const {
     alignas(kVectorBytes) T shift[kQueries], correction[kQueries];
     for (int64_t r = 0; r < b.queries; ++r) {
-      const T largest = max_of_row(s + r * kKeys, visible_in(b, pair, r));
+      const T largest = max_of_row(s + r * b.stride(), visible_in(b, pair, r));
       shift[r] = finite_shift(largest > running.largest[r] ? largest : running.largest[r]);
       correction[r] = running.largest[r] - shift[r];
       if (largest > running.largest[r]) running.largest[r] = largest;
@@ -58,7 +58,7 @@ struct Forward {
       lanes.store(correction + r, exp_negative(lanes.load_for_max(correction + r)));
     });
     for (int64_t r = 0; r < b.queries; ++r) {
-      const T sum = exponentials(s + r * kKeys, visible_in(b, pair, r), b.keys, shift[r]);
+      const T sum = exponentials(s + r * b.stride(), visible_in(b, pair, r), b.keys, shift[r]);
       running.sum[r] = running.sum[r] * correction[r] + sum;
     }
     if (b.j == 0) return;

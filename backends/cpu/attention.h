@@ -48,6 +48,9 @@ struct Pair {
 /// Queries i .. i + queries - 1 and keys j .. j + keys - 1 of a pair.
 struct Block {
   int64_t i, queries, j, keys;
+
+  /// From one query's scores to the next's: few scores lie close, in the first cache.
+  REEL_INLINE int64_t stride() const { return ceil_div(keys, 16) * 16; }
 };
 
 /// A matrix [m, n] with `stride` elements from row to row.
@@ -180,9 +183,9 @@ struct Scores {
     scale_rows<T>(queries_of(q, pair, i), &scale, 0, {to, q.width}, count, q.width);
   }
 
-  /// s [queries, kKeys] = scaled q k^T + mask.
+  /// s [queries, stride] = scaled q k^T + mask.
   __attribute__((noinline)) void compute(const Pair& pair, const Block& b, const T* scaled, T* s) const {
-    multiply<T>(ops, Turn::b, b.queries, b.keys, q.width, {scaled, q.width}, keys_of(k, pair, b.j), {s, kKeys}, false);
+    multiply<T>(ops, Turn::b, b.queries, b.keys, q.width, {scaled, q.width}, keys_of(k, pair, b.j), {s, b.stride()}, false);
     with_mask(pair, b, s, [](T score, T add) { return add == -kInfinity<T> ? add : score + add; });
   }
 
@@ -197,14 +200,14 @@ struct Scores {
                                               Matrix<const T> from, Matrix<T> to, int64_t width, bool first) const {
     const int64_t rows = of_keys ? b.keys : b.queries, terms = of_keys ? b.queries : b.keys;
     if (!hides(pair, b) || all_finite(from, terms, width)) {
-      multiply<T>(ops, of_keys ? Turn::a : Turn::none, rows, width, terms, {weights, kKeys}, from, to, !first);
+      multiply<T>(ops, of_keys ? Turn::a : Turn::none, rows, width, terms, {weights, b.stride()}, from, to, !first);
       return;
     }
     hide(pair, b, weights);
     if (first) clear_rows(to, rows, width);
     for (int64_t r = 0; r < b.queries; ++r)
       for (int64_t j = 0; j < b.keys; ++j) {
-        const T weight = weights[r * kKeys + j];
+        const T weight = weights[r * b.stride() + j];
         if (weight == T(0) && __builtin_signbit(weight)) continue;
         add_scaled_row(from.data + (of_keys ? r : j) * from.stride, weight, to.data + (of_keys ? j : r) * to.stride,
                        width);
@@ -222,7 +225,7 @@ struct Scores {
     for (int64_t r = 0; r < b.queries; ++r) {
       const T* const add =
           mask->as<T>() + pair.head * mask->strides[0] + (b.i + r) * mask->strides[1] + b.j * mask->strides[2];
-      T* const to = s + r * kKeys;
+      T* const to = s + r * b.stride();
 #pragma omp simd
       for (int64_t j = 0; j < b.keys; ++j) to[j] = f(to[j], add[j * step]);
     }

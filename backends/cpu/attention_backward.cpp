@@ -69,7 +69,7 @@ struct Backward {
     if (keys)
       scores.add_weighted(pair, b, true, p, gradient, rows_of(dv, pair.key + b.j, pair), dv.width, first_of_keys);
     multiply<T>(scores.ops, Turn::b, b.queries, b.keys, dv.width, gradient, scores.keys_of(scores.v, pair, b.j),
-                {dp, kKeys}, false);
+                {dp, b.stride()}, false);
     score_gradients(pair, b, p, dp);
     if (keys)
       scores.add_weighted(pair, b, true, p, {scaled, width}, rows_of(dk, pair.key + b.j, pair), width, first_of_keys);
@@ -83,7 +83,7 @@ struct Backward {
     scores.compute(pair, b, scaled, p);
     for (int64_t r = 0; r < b.queries; ++r) {
       const T* const from = state + 2 * ((pair.query + b.i + r) * scores.heads + pair.head);
-      exponentials(p + r * kKeys, visible_in(b, pair, r), b.keys, finite_shift(from[0]), from[1]);
+      exponentials(p + r * b.stride(), visible_in(b, pair, r), b.keys, finite_shift(from[0]), from[1]);
     }
     scores.hide(pair, b, p);
   }
@@ -96,8 +96,8 @@ struct Backward {
       const T dot = sum_row<T>(dv.width, [=](Vec<T> acc, auto lanes, int64_t e) {
         return fma(lanes.load(result + e), lanes.load(grad + e), acc);
       });
-      T* const to = p + r * kKeys;
-      const T* const from = dp + r * kKeys;
+      T* const to = p + r * b.stride();
+      const T* const from = dp + r * b.stride();
       for_each_vector<T>(0, visible_in(b, pair, r), [=](auto lanes, int64_t j) {
         const Vec<T> product = lanes.load(to + j) * (lanes.load(from + j) - Vec<T>::broadcast(dot));
         lanes.store(to + j, product + Vec<T>::broadcast(0));  // no -0
