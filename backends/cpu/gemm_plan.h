@@ -130,6 +130,8 @@ constexpr int64_t kFarBytes = 2048 * 1024;
 /// Bytes, or an eighth more, of a level 1 cache of 48 KiB that a tile's copy of a transposed a and a panel of b fill together, for
 /// each tile reads both. (Only AVX-512's are so wide that this shortens a block.)
 constexpr int64_t kLevel1 = 36 * 1024;
+/// Rows, or an eighth more, of a panel that is used up at once.
+constexpr int64_t kLongPanel = 768;
 /// A level 2 cache that holds blocks of b of 1 MiB.
 constexpr int64_t kLargeLevel2 = 2048 * 1024;
 
@@ -178,6 +180,14 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
   const int64_t b_bytes = x.b_stride * x.k * static_cast<int64_t>(sizeof(T));
   if (!x.b_transposed && x.k >= 64 && x.m > 2 * kTileRows<2> * cut.row_pieces)
     cut.pack_b = b_bytes > kFarBytes ? PackB::before : PackB::in_passing;
+  // Few rows: each panel is used up while it is near, and k is not cut.
+  const bool by_panel = cut.pack_b == PackB::in_passing && !cut.pack_a &&
+                        x.m / cut.row_pieces * min(x.k, kLongPanel) * static_cast<int64_t>(sizeof(T)) <= kNearBytes;
+  if (by_panel) {
+    cut.columns = kPanel<T>;
+    cut.k = even_piece(x.k, kLongPanel, 4);
+    return cut;
+  }
   // In place, few rows of b at a time stay within the reach of address translation, and are read side by side.
   const bool far = !x.b_transposed && cut.pack_b == PackB::never && b_bytes > kNearBytes;
   const int64_t near = kLevel1 / static_cast<int64_t>(sizeof(T)) / (packed_rows<T>(kTileRows<2>) + kPanel<T>);
