@@ -117,7 +117,8 @@ void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, i
   // The fewest tiles, as even as can be: low ones waste the processor. But the first is taller while it packs b, which it waits for.
   const int64_t tallest = tallest_tile<T>(j1 - j0), tiles = ceil_div(i1 - i0, tallest);
   const bool packing = cut.pack_b == PackB::in_passing && tiles > 1;
-  const int64_t first = packing ? min(tallest, ceil_div(i1 - i0, tiles) + 3) : 0;
+  constexpr int64_t taller = kVectorBytes == 64 ? 3 : 0;  // for narrower registers the others would be too low
+  const int64_t first = packing ? min(tallest, ceil_div(i1 - i0, tiles) + taller) : 0;
   // Of the others the first `high` have one row more.
   const int64_t others = tiles - (packing ? 1 : 0), low = (i1 - i0 - first) / others, high = (i1 - i0 - first) % others;
   const bool far = x.m * x.c_stride * static_cast<int64_t>(sizeof(T)) > kFarResult;
