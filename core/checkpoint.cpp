@@ -93,6 +93,7 @@ struct Recompute {
         throw ShapeError("f must give result " + std::to_string(i) + " the shape " + dys[i].shape().str() +
                          " each time that it is called, got " + ys[i].shape().str());
     const Tensor memory = empty({}), joined = view(memory, 0, {}, nullptr);  // a view: no Trace shall note it
+    *memory.array().as<float>() = 0;                                         // nobody's, but a tape may look at it
     record_list("checkpoint", where, ys, {joined}, {}, [dys](Gradients& inner) {
       for (std::size_t i = 0; i < dys.size(); ++i) inner.add(static_cast<int>(i), dys[i]);
     });

@@ -63,6 +63,18 @@ TEST(Checkpoint, TakesAnyNumberOfInputs) {
                     "checkpoint_test.cpp:");
 }
 
+TEST(Checkpoint, IsFiniteWhateverLiesInMemory) {
+  const Tensor x = vector({1, 2});
+  Tape tape({.check_finite = true});
+  tape.watch(x);
+  const Tensor y = sum(checkpoint([](const Tensor& a) { return a * 2.0; }, x));
+  {
+    Tensors all;
+    for (int i = 0; i < 200; ++i) all.push_back(full({}, std::nan("")));
+  }
+  EXPECT_EQ(values(tape.gradient(y, {x})[0]), (std::vector<double>{2, 2}));
+}
+
 TEST(Checkpoint, GivesTheBitsOfThePlainCallDropoutIncluded) {
   Net net(1);
   Generator generator(2);
