@@ -162,7 +162,7 @@ class REEL_API Ops {
   /// -infinity the key is hidden: neither NaN nor infinities pass between it and the query, forward or backward.
   virtual void attention(const Attention& attention, const Array& q, const Array& k, const Array& v, const Array* mask,
                          const Array& y, const Array& state) = 0;
-  /// Memory linear in the number of rows. Deterministic.
+  /// Memory linear in the number of rows. Deterministic. dq, dk, dv are strided, but the elements of a row are adjacent.
   virtual void attention_backward(const Attention& attention, const Array& q, const Array& k, const Array& v,
                                   const Array* mask, const Array& y, const Array& state, const Array& dy,
                                   const Array& dq, const Array& dk, const Array& dv) = 0;

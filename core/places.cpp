@@ -6,8 +6,11 @@
 
 namespace reel::detail {
 
+// Views of views that have places in each other: more are few, and each is a call.
+constexpr int kDeepest = 8;
+
 // The place of an output's gradient, which is not there yet; undefined if it has none.
-Tensor Sweep::give_place(std::int64_t slot) {
+Tensor Sweep::give_place(std::int64_t slot, int depth) {
   if (slot < begin_ || gradient(slot).defined() || (flags(slot) & kWanted) != 0) return {};
   const SlotInfo& info = list_.slot(slot);
   const Node& node = *info.node;
@@ -16,7 +19,7 @@ Tensor Sweep::give_place(std::int64_t slot) {
   Tensor& sum = gradient(whole);
   const bool fresh = !sum.defined();
   if (fresh) {
-    sum = give_place(whole);
+    if (depth < kDeepest) sum = give_place(whole, depth + 1);
     const SlotInfo& of_whole = list_.slot(whole);
     if (!sum.defined()) sum = empty(of_whole.shape(), {.dtype = of_whole.dtype, .device = of_whole.device});
   } else if ((flags(whole) & kOpen) == 0) {
@@ -24,7 +27,8 @@ Tensor Sweep::give_place(std::int64_t slot) {
   }
   const Seen seen = node.see(node.callback, sum, info.shape());
   if (!seen.part.defined() || !take_part(whole, seen, fresh)) {
-    if (fresh) backend(sum.device()).fill(sum.array(), 0);
+    if (fresh && (flags(whole) & kPlaced) != 0) backend(sum.device()).fill(sum.array(), 0);
+    else if (fresh) sum = Tensor();
     return {};
   }
   flags(whole) |= kHasPlaces;
@@ -88,7 +92,7 @@ void Sweep::leave_place(std::int64_t slot) {
 
 Tensor Gradients::place(int input) {
   if (thread_tape.recording || thread_tape.strict || !needs(input)) return {};
-  return sweep_.give_place(node_.edges[input].slot);
+  return sweep_.give_place(node_.edges[input].slot, 0);
 }
 
 }  // namespace reel::detail

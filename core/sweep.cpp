@@ -134,7 +134,7 @@ bool Sweep::needs_outside(const Edge& edge) const {
 }
 
 // Where the gradient of an edge is summed; null for a parameter that keeps its own.
-REEL_INLINE Tensor* Sweep::place(const Edge& edge) {
+REEL_INLINE Tensor* Sweep::sum_at(const Edge& edge) {
   if (edge.slot >= begin_) {
     if (flags(edge.slot) & kOpen) [[unlikely]]
       close();
@@ -252,7 +252,7 @@ void Sweep::check_gradients(const Node& node) {
   for (int e = 0; e < node.edge_count; ++e) {
     if (!needs(node.edges[e])) continue;
     Tensor dx;
-    if (Tensor* sum = place(node.edges[e])) {
+    if (Tensor* sum = sum_at(node.edges[e])) {
       dx = *sum;
     } else {
       dx = sink(*node.edges[e].tensor->parameter).destination(*node.edges[e].tensor->parameter).dx;
@@ -385,7 +385,7 @@ void Gradients::add(int input, Tensor dx) {
   if (!dx.defined() || !needs(input)) return;
   sweep_.check_gradient(node_, input, dx);
   const Edge& edge = node_.edges[input];
-  Tensor* const sum = sweep_.place(edge);
+  Tensor* const sum = sweep_.sum_at(edge);
   if (sum == nullptr) sweep_.add_to_parameter(*edge.tensor->parameter, dx);
   else if (!sum->defined()) *sum = std::move(dx);
   else if (sweep_.is_in_places(edge)) detail::accumulate(dx, *sum);
@@ -394,7 +394,7 @@ void Gradients::add(int input, Tensor dx) {
 
 Gradients::Destination Gradients::destination(int input, const AxisOrder* order) {
   const Edge& edge = node_.edges[input];
-  Tensor* sum = sweep_.place(edge);
+  Tensor* sum = sweep_.sum_at(edge);
   if (sum == nullptr) return sweep_.sink(*edge.tensor->parameter).destination(*edge.tensor->parameter);
   if (sum->defined()) {
     const bool fits = order != nullptr || sum->is_contiguous();

@@ -64,8 +64,8 @@ class Sweep {
   void check_gradients(const Node& node);
   bool needs(const Edge& edge) const;
   bool needs_outside(const Edge& edge) const;
-  Tensor* place(const Edge& edge);
-  Tensor give_place(std::int64_t slot);
+  Tensor* sum_at(const Edge& edge);
+  Tensor give_place(std::int64_t slot, int depth);
   bool take_part(std::int64_t whole, const Seen& seen, bool fresh);
   void set_open(std::int64_t slot, bool open);
   void close();

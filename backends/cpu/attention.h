@@ -185,7 +185,8 @@ struct Scores {
 
   /// s [queries, stride] = scaled q k^T + mask.
   __attribute__((noinline)) void compute(const Pair& pair, const Block& b, const T* scaled, T* s) const {
-    multiply<T>(ops, Turn::b, b.queries, b.keys, q.width, {scaled, q.width}, keys_of(k, pair, b.j), {s, b.stride()}, false);
+    multiply<T>(ops, Turn::b, b.queries, b.keys, q.width, {scaled, q.width}, keys_of(k, pair, b.j), {s, b.stride()},
+                false);
     with_mask(pair, b, s, [](T score, T add) { return add == -kInfinity<T> ? add : score + add; });
   }
 

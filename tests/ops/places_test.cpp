@@ -187,6 +187,22 @@ TEST(Places, MayHaveGapsBetweenAllElements) {
   expect_close(gradient(true), gradient(false), "sequences");
 }
 
+TEST(Places, MayBeThoseOfManyViewsOfViews) {
+  const Tensor x = numbers({4, 4});
+  const auto gradient = [&](int views, bool narrowed) {
+    Tape tape;
+    tape.watch(x);
+    Tensor a = x * 1.0;
+    for (int i = 0; i < views; ++i) a = narrowed ? narrow(a, 0, 0, 4) : transpose(a);
+    const Tensor y = scaled_dot_product_attention(a, a, a);
+    spoil_memory();
+    return tape.gradient(y, numbers({4, 4}, 7), {x})[0];
+  };
+  for (const bool narrowed : {false, true})
+    for (const int views : {6, 8, 10, 40, 100000})
+      expect_close(gradient(views, narrowed), gradient(0, narrowed), std::to_string(views) + " views");
+}
+
 TEST(Places, AreTakenAgainInASecondSweep) {
   const Projection p;
   Tape tape;
