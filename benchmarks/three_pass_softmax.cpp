@@ -1,5 +1,6 @@
-// Softmax as it is written first: three passes over each row. What the online kernel saves is seen beside it, so this is
-// compiled for the machine it runs on and takes Reel's own exponential and threads.
+// Softmax as it is written first: three loops over each row. Reel's kernels pass three times over a row too, while it is in the first
+// cache; what their vectors save is seen beside this, so it is compiled for the machine it runs on and takes Reel's own
+// exponential and threads.
 
 #include <algorithm>
 #include <cmath>
