@@ -62,10 +62,10 @@ Tensor spread(const Tensor& dy, const Part& part) {
 
 // Adds dy to a part, seen as dy's shape: many slices of one tensor write into one gradient, each its part. It lies in memory as
 // the tensor does, so that what was permuted and then cut up comes together without a gap.
-template <class Seen>
-void add_to_part(Gradients& g, const Part& part, Seen seen) {
+template <class View>
+void add_to_part(Gradients& g, const Part& part, View view) {
   const auto [dx, fresh] = g.destination(0, part.order);
-  const Tensor place = seen(part_of(dx, part));
+  const Tensor place = view(part_of(dx, part));
   if (!fresh) return detail::accumulate(g.dy(), place);
   Ops& ops = backend(dx.device());
   const auto clear = [&](std::int64_t begin, std::int64_t end) {

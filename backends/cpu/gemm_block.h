@@ -114,13 +114,12 @@ REEL_INLINE void ask_for_tile(const T* c, int64_t stride, int64_t rows) {
 template <class T>
 void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, int64_t j0, int64_t j1, T* a_room,
                     T* b_room) {
-  // The fewest tiles, as even as can be: low ones waste the processor. But the first is taller while it packs b, which it waits for.
-  const int64_t tallest = tallest_tile<T>(j1 - j0), tiles = ceil_div(i1 - i0, tallest);
-  const bool packing = cut.pack_b == PackB::in_passing && tiles > 1;
-  constexpr int64_t taller = kVectorBytes == 64 ? 3 : 0;  // for narrower registers the others would be too low
-  const int64_t first = packing ? min(tallest, ceil_div(i1 - i0, tiles) + taller) : 0;
-  // Of the others the first `high` have one row more.
-  const int64_t others = tiles - (packing ? 1 : 0), low = (i1 - i0 - first) / others, high = (i1 - i0 - first) % others;
+  // The fewest tiles, as even as can be: low ones waste the processor. But the first is taller where it packs b, which it waits for
+  // (with narrower registers the others would be too low). Of the others the first `high` have one row more.
+  const int64_t height = i1 - i0, tallest = tallest_tile<T>(j1 - j0), tiles = ceil_div(height, tallest);
+  const int64_t more = kVectorBytes == 64 && cut.pack_b == PackB::in_passing && tiles > 1 ? 3 : 0;
+  const int64_t first = min(tallest, ceil_div(height, tiles) + more), others = max<int64_t>(tiles - 1, 1);
+  const int64_t low = (height - first) / others, high = (height - first) % others;
   const bool far = x.m * x.c_stride * static_cast<int64_t>(sizeof(T)) > kFarResult;
   Tile<T> tile;
   tile.c_stride = x.c_stride;
@@ -141,7 +140,7 @@ void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, i
         copy_into_panels<T, kPanel<T>>(b, x.b_stride, k, n, b_room, room);
       }
       for (int64_t i = i0, t = 0; t < tiles; ++t) {
-        const int64_t rows = packing && t == 0 ? first : low + (t - (packing ? 1 : 0) < high ? 1 : 0);
+        const int64_t rows = t == 0 ? first : low + (t <= high ? 1 : 0);
         tile.a = x.a + i * x.a_row + k0 * x.a_step;
         tile.a_row = x.a_row;
         tile.a_step = x.a_step;
