@@ -1,3 +1,4 @@
+#include "reel/backends/cpu/activations.h"
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/long_formula.h"
 #include "reel/backends/cpu/unary_runs.h"
@@ -12,11 +13,8 @@ template <class Op, class T>
 void run(const void* x, const void*, void* y, int64_t count) {
   const T* source = static_cast<const T*>(x);
   T* target = static_cast<T*>(y);
-  if constexpr (std::is_same_v<Op, scalar::Gelu> && std::is_same_v<T, float>) {
-    gelu_run(x, nullptr, y, count);
-  } else if constexpr (is_one_of<Op, scalar::Neg, scalar::Relu, scalar::Sqrt, scalar::Square, scalar::Abs,
-                                 scalar::Rsqrt, scalar::Sign, scalar::HardSigmoid, scalar::HardTanh,
-                                 scalar::HardSwish>) {
+  if constexpr (is_one_of<Op, scalar::Neg, scalar::Relu, scalar::Sqrt, scalar::Square, scalar::Abs, scalar::Rsqrt,
+                          scalar::Sign, scalar::HardSigmoid, scalar::HardTanh, scalar::HardSwish>) {
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) target[i] = Op::forward(source[i]);
   } else {
@@ -29,7 +27,7 @@ void run(const void* x, const void*, void* y, int64_t count) {
   }
 }
 
-#define REEL_RUN_F32(name, Struct) run<scalar::Struct, float>,
+#define REEL_RUN_F32(name, Struct) kHasFormula<scalar::Struct> ? run<scalar::Struct, float> : nullptr,
 #define REEL_RUN_F64(name, Struct) run<scalar::Struct, double>,
 constexpr Run kRuns[2][kUnaryOps] = {{REEL_UNARY_OPS(REEL_RUN_F32)}, {REEL_UNARY_OPS(REEL_RUN_F64)}};
 #undef REEL_RUN_F32
@@ -37,12 +35,17 @@ constexpr Run kRuns[2][kUnaryOps] = {{REEL_UNARY_OPS(REEL_RUN_F32)}, {REEL_UNARY
 
 }  // namespace
 
-Run unary_run(UnaryOp op, DType dtype) { return kRuns[dtype == DType::f64][static_cast<int>(op)]; }
+Run unary_formula(UnaryOp op, DType dtype) { return kRuns[dtype == DType::f64][static_cast<int>(op)]; }
+
+Run unary_run(UnaryOp op, DType dtype) {
+  const Run run = activation_runs(op, dtype).run;
+  return run != nullptr ? run : unary_formula(op, dtype);
+}
 
 void CpuOps::unary(UnaryOp op, const Array& x, const Array& y) {
   const Run run = unary_run(op, y.dtype);
   const auto size = static_cast<int64_t>(size_of(y.dtype));
-  const Run streamed = kGeluStreams && op == UnaryOp::gelu && y.dtype == DType::f32 ? gelu_streamed : nullptr;
+  const Run streamed = activation_runs(op, y.dtype).streamed;
   if (x.contiguous && y.contiguous) {
     run_contiguous(run, x.data, size, x.data, size, y.data, size, y.size, streamed);
   } else if (y.contiguous && x.data != y.data) {

@@ -1,3 +1,4 @@
+#include "reel/backends/cpu/activations.h"
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/long_formula.h"
 #include "reel/backends/cpu/unary_runs.h"
@@ -38,9 +39,7 @@ void run(const void* saved, const void* dy, void* dx, int64_t count) {
   const T* from_saved = static_cast<const T*>(saved);
   const T* from_dy = static_cast<const T*>(dy);
   T* to = static_cast<T*>(dx);
-  if constexpr (std::is_same_v<Op, scalar::Gelu> && std::is_same_v<T, float>) {
-    gelu_backward_run(saved, dy, dx, count);
-  } else if constexpr (kIsShort<Op>) {
+  if constexpr (kIsShort<Op>) {
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) to[i] = Backward<Op>::dx(from_saved[i], from_dy[i]);
   } else {
@@ -52,7 +51,7 @@ void run(const void* saved, const void* dy, void* dx, int64_t count) {
   }
 }
 
-#define REEL_RUN_F32(name, Struct) run<scalar::Struct, float>,
+#define REEL_RUN_F32(name, Struct) kHasSlopeFormula<scalar::Struct> ? run<scalar::Struct, float> : nullptr,
 #define REEL_RUN_F64(name, Struct) run<scalar::Struct, double>,
 constexpr Run kRuns[2][kUnaryOps] = {{REEL_UNARY_OPS(REEL_RUN_F32)}, {REEL_UNARY_OPS(REEL_RUN_F64)}};
 #undef REEL_RUN_F32
@@ -64,7 +63,12 @@ constexpr scalar::Saved kSaved[] = {REEL_UNARY_OPS(REEL_SAVED)};
 
 }  // namespace
 
-Run unary_backward_run(UnaryOp op, DType dtype) { return kRuns[dtype == DType::f64][static_cast<int>(op)]; }
+Run unary_backward_formula(UnaryOp op, DType dtype) { return kRuns[dtype == DType::f64][static_cast<int>(op)]; }
+
+Run unary_backward_run(UnaryOp op, DType dtype) {
+  const Run run = activation_backward_runs(op, dtype).run;
+  return run != nullptr ? run : unary_backward_formula(op, dtype);
+}
 
 void CpuOps::unary_backward(UnaryOp op, const Array& saved, const Array& dy, const Array& dx) {
   const Run run = unary_backward_run(op, dx.dtype);
@@ -75,7 +79,7 @@ void CpuOps::unary_backward(UnaryOp op, const Array& saved, const Array& dy, con
     run_elements({.arrays = run}, input_of(none ? dy : saved), input_of(dy), dx);
     return;
   }
-  const Run streamed = kGeluStreams && op == UnaryOp::gelu && dx.dtype == DType::f32 ? gelu_backward_streamed : nullptr;
+  const Run streamed = activation_backward_runs(op, dx.dtype).streamed;
   run_contiguous(run, none ? dy.data : saved.data, size, dy.data, size, dx.data, size, dx.size, streamed);
 }
 

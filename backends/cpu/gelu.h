@@ -1,12 +1,11 @@
 #pragma once
 
-#include "reel/backends/cpu/gelu_near.h"
 #include "reel/backends/cpu/long_formula.h"
 #include "reel/core/scalar/normal.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) && !defined(REEL_SIMD_AVX512)
 /// exp(-a^2 / 2) = (1 + y) power 2^-64, step by step as in scalar::NormalExponential, for a = |x|, or 14.75 if that is less: what
 /// lies beyond is 0. NaN stays.
 struct NormalExponential {
@@ -29,47 +28,6 @@ struct NormalExponential {
   }
 };
 
-#if defined(REEL_SIMD_AVX512)
-/// x Phi(x) in f32, at most 2 ULP, and its derivative: NearGelu's, but below -5.25 exp(-a^2 / 2) times a polynomial of a = |x|.
-class Gelu {
-  using V = Vec<float>;
-
- public:
-  REEL_INLINE static V value(V x) {
-    const NearGelu near(x);
-    const V y = x * near.distribution();
-    return near.all() ? y : near.or_else(y, far_value(x));
-  }
-  REEL_INLINE static V derivative(V x) {
-    const NearGelu near(x);
-    const V slope = near.slope();
-    return near.all() ? slope : near.or_else(slope, far_derivative(x));
-  }
-
- private:
-  __attribute__((noinline)) static V far_value(V x) { return far(kFarValue, x); }
-  __attribute__((noinline)) static V far_derivative(V x) { return far(kFarSlope, x); }
-
-  template <int count>
-  REEL_INLINE static V far(const float (&powers)[count], V x) {
-    const NormalExponential e(x);
-    const V v = e.a - V::broadcast(powers[0]);
-    V p = V::broadcast(powers[count - 1]);
-#pragma GCC unroll 16
-    for (int k = count - 2; k >= 1; --k) p = fma(p, v, V::broadcast(powers[k]));
-    return fma(p, e.y, p) * e.power * V::broadcast(-0x1p-64f);
-  }
-
-  // A center, the value there, and the powers of v = a - center. kFarValue: a exp(a^2 / 2) Phi(-a), error 2^-25.5 of the value.
-  // kFarSlope: a / sqrt(2 pi) - exp(a^2 / 2) Phi(-a), error 2^-26.7. (Up to 13.2, where results stop being normal numbers.)
-  static constexpr float kFarValue[] = {8.801648139953613f, 0.39398018f,     0.0010873858f,   -0.00017669232f,
-                                        2.5248166e-05f,     -3.3573813e-06f, 4.2231576e-07f,  -4.8900155e-08f,
-                                        5.7014855e-09f,     -8.4668156e-10f, 1.09426725e-10f, -6.2829117e-12f};
-  static constexpr float kFarSlope[] = {8.808728218078613f, 3.4694471f,      0.40389666f,    -0.000542407f,
-                                        5.8765978e-05f,     -6.308674e-06f,  6.5580576e-07f, -6.6019965e-08f,
-                                        8.094594e-09f,      -1.0528597e-09f, 6.720649e-11f};
-};
-#else
 /// x Phi(x) in f32, at most 2 ULP, and its derivative. As in scalar::gelu the left tail is exp(-a^2 / 2) times a slow function
 /// of a = |x|; but here that is one of four polynomials, whose coefficients each lane picks from a register: far fewer steps
 /// than a quotient whose rounding errors must be set right. Their intervals of a end where a + 1.1875 has its next exponent, at
@@ -139,27 +97,5 @@ class Gelu {
   };
 };
 #endif
-#endif
-
-/// y[i] = gelu(x[i]), and dx[i] = dy[i] gelu'(x[i]). y may be x, dx may be x or dy; past the caches only where kGeluStreams.
-REEL_INLINE void run_gelu(std::int64_t count, const float* x, float* y, [[maybe_unused]] bool past_caches = false) {
-#if defined(__AVX2__)
-  long_formula_of_vectors(count, x, x, y, past_caches, [](Vec<float> x_i, Vec<float>) { return Gelu::value(x_i); });
-#else
-  long_formula(
-      count, x, x, y, [](float x_i, float) __attribute__((always_inline)) { return scalar::gelu(x_i); });
-#endif
-}
-REEL_INLINE void run_gelu_backward(std::int64_t count, const float* x, const float* dy, float* dx,
-                                   [[maybe_unused]] bool past_caches = false) {
-#if defined(__AVX2__)
-  long_formula_of_vectors(count, x, dy, dx, past_caches,
-                          [](Vec<float> x_i, Vec<float> dy_i) { return dy_i * Gelu::derivative(x_i); });
-#else
-  long_formula(
-      count, x, dy, dx,
-      [](float x_i, float dy_i) __attribute__((always_inline)) { return dy_i * scalar::gelu_derivative(x_i); });
-#endif
-}
 
 }  // namespace reel::cpu::REEL_CPU_ISA

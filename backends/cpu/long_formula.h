@@ -1,11 +1,16 @@
 #pragma once
 
 #include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/run_elements.h"
 #include "reel/backends/cpu/simd.h"
 #include "reel/backends/cpu/stream.h"
 
 /// The loop of elementwise kernels whose formula takes tens or hundreds of instructions.
 namespace reel::cpu::REEL_CPU_ISA {
+
+/// Elements from what is computed to what is asked for.
+template <class T>
+inline constexpr int64_t kAhead = 2048 / static_cast<int64_t>(sizeof(T));
 
 /// Calls body(n, a, b, y) for the elements [0, count) of a, b and y, with n a multiple of `step`, a multiple of the vectors'
 /// width. y may be a or b, but not overlap them otherwise. The last, partial step goes through memory on the stack: so the
@@ -32,13 +37,43 @@ REEL_INLINE void in_whole_steps(int64_t count, const T* a, const T* b, T* y, Bod
   for (int64_t k = 0; k < step; k += V::width) V::load(last_y + k).store(y + whole + k, lanes(k));
 }
 
+/// y[i] = f(a[i], b[i]) for whole vectors. In f32, and with vectors of AVX2 or more, what comes next is asked for: a formula is as
+/// long as the way from memory there, and takes 0.8 to 0.9 of the time when it need not wait.
+template <class T, class F>
+REEL_INLINE void formula_of_vectors(int64_t count, const T* a, const T* b, T* y, F f) {
+  constexpr int64_t width = Vec<T>::width;
+  if constexpr (kVectorBytes < 32 || sizeof(T) != sizeof(float)) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) y[i] = f(a[i], b[i]);
+  } else {
+    for (int64_t i = 0; i < count; i += width) {
+      __builtin_prefetch(a + i + kAhead<T>);
+      if (a != b) __builtin_prefetch(b + i + kAhead<T>);
+#pragma omp simd
+      for (int64_t k = i; k < i + width; ++k) y[k] = f(a[k], b[k]);
+    }
+  }
+}
+template <class T, class F>
+static void run_formula(const void* a, const void* b, void* y, int64_t count) {
+  formula_of_vectors(count & -Vec<T>::width, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y),
+                     F());
+}
+
+/// in_whole_steps for a body that is a function, of one vector: the code for the last step is there once for all of them.
+template <class T>
+void run_whole_vectors(int64_t count, const T* a, const T* b, T* y, Run body);
+
 /// y[i] = f(a[i], b[i]) for i in [0, count), for f(T, T).
 template <class T, class F>
 REEL_INLINE void long_formula(int64_t count, const T* a, const T* b, T* y, F f) {
-  in_whole_steps<Vec<T>::width>(count, a, b, y, [&](int64_t n, const T* from_a, const T* from_b, T* to) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; ++i) to[i] = f(from_a[i], from_b[i]);
-  });
+  if constexpr (std::is_empty_v<F>) {
+    run_whole_vectors(count, a, b, y, run_formula<T, F>);
+  } else {
+    in_whole_steps<Vec<T>::width>(count, a, b, y, [&](int64_t n, const T* from_a, const T* from_b, T* to) {
+      formula_of_vectors(n, from_a, from_b, to, f);
+    });
+  }
 }
 
 /// The same for f(Vec<T>, Vec<T>), two vectors at a time, so that one's steps can run while the other's wait. If `past_caches`,
@@ -46,7 +81,7 @@ REEL_INLINE void long_formula(int64_t count, const T* a, const T* b, T* y, F f) 
 template <class T, class F>
 REEL_INLINE void long_formula_of_vectors(int64_t count, const T* a, const T* b, T* y, bool past_caches, F f) {
   using V = Vec<T>;
-  constexpr int64_t step = 2 * V::width, ahead = 2048 / static_cast<int64_t>(sizeof(T));
+  constexpr int64_t step = 2 * V::width;
   in_whole_steps<step>(count, a, b, y, [&](int64_t n, const T* from_a, const T* from_b, T* to) {
     const bool streams = past_caches && to == y;
     for (int64_t i = 0; i < n; i += step) {
@@ -54,8 +89,8 @@ REEL_INLINE void long_formula_of_vectors(int64_t count, const T* a, const T* b, 
       const V second = f(V::load(from_a + i + V::width), V::load(from_b + i + V::width));
       if (streams) {
         for (int64_t k = 0; k < step; k += 64 / static_cast<int64_t>(sizeof(T))) {
-          __builtin_prefetch(from_a + i + ahead + k);
-          if (a != b) __builtin_prefetch(from_b + i + ahead + k);
+          __builtin_prefetch(from_a + i + kAhead<T> + k);
+          if (a != b) __builtin_prefetch(from_b + i + kAhead<T> + k);
         }
         stream(to + i, first);
         stream(to + i + V::width, second);

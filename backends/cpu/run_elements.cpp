@@ -1,5 +1,6 @@
 #include "reel/backends/cpu/run_elements.h"
 
+#include "reel/backends/cpu/long_formula.h"
 #include "reel/backends/cpu/move_run.h"
 #include "reel/backends/cpu/stream.h"
 
@@ -65,6 +66,14 @@ void run_repeated(const Nest<3>& nest, const void* row, int64_t size, Apply appl
 }
 
 }  // namespace
+
+template <class T>
+void run_whole_vectors(int64_t count, const T* a, const T* b, T* y, Run body) {
+  in_whole_steps<Vec<T>::width>(
+      count, a, b, y, [=](int64_t n, const T* from_a, const T* from_b, T* to) { body(from_a, from_b, to, n); });
+}
+template void run_whole_vectors(int64_t, const float*, const float*, float*, Run);
+template void run_whole_vectors(int64_t, const double*, const double*, double*, Run);
 
 void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int64_t step_b, void* y, int64_t step_y,
                      int64_t count, Run streamed) {

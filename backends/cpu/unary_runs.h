@@ -9,16 +9,15 @@ namespace reel::cpu::REEL_CPU_ISA {
 Run unary_run(UnaryOp op, DType dtype);
 Run unary_backward_run(UnaryOp op, DType dtype);
 
-/// Those of gelu in f32 (gelu.h).
-void gelu_run(const void* x, const void*, void* y, int64_t count);
-void gelu_backward_run(const void* x, const void* dy, void* dx, int64_t count);
-/// Those that write past the caches themselves, with vectors of AVX2 or more.
-#if defined(__AVX2__)
-inline constexpr bool kGeluStreams = true;
-#else
-inline constexpr bool kGeluStreams = false;
-#endif
-void gelu_streamed(const void* x, const void*, void* y, int64_t count);
-void gelu_backward_streamed(const void* x, const void* dy, void* dx, int64_t count);
+/// The same by the formulas in core/scalar, for all x; null where activations.h has a loop for all x.
+Run unary_formula(UnaryOp op, DType dtype);
+Run unary_backward_formula(UnaryOp op, DType dtype);
+
+/// Those of activations.h, null for other ops; `streamed` writes past the caches itself.
+struct ActivationRuns {
+  Run run = nullptr, streamed = nullptr;
+};
+ActivationRuns activation_runs(UnaryOp op, DType dtype);
+ActivationRuns activation_backward_runs(UnaryOp op, DType dtype);
 
 }  // namespace reel::cpu::REEL_CPU_ISA

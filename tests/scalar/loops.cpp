@@ -1,6 +1,6 @@
 #include "reel/tests/scalar/loops.h"
 
-#include "reel/backends/cpu/gelu.h"
+#include "reel/backends/cpu/activations.h"
 #include "reel/core/scalar/binary.h"
 #include "reel/core/scalar/far.h"
 #include "reel/core/scalar/philox.h"
@@ -10,27 +10,38 @@ namespace reel::scalar_test::REEL_CPU_ISA {
 namespace {
 
 template <class Op, class T>
-void forward(std::int64_t n, const T* x, T* y) {
-  scalar::for_near_and_far<Op>(n, x, [=]<class F>(F, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = F::forward(x[i]);
+void forward_formula(const void* x, const void*, void* y, std::int64_t n) {
+  const T* const from = static_cast<const T*>(x);
+  scalar::for_near_and_far<Op>(n, from, [=]<class F>(F, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) static_cast<T*>(y)[i] = F::forward(from[i]);
   });
 }
 
 template <class Op, class T>
-void backward(std::int64_t n, const T* saved, const T* dy, T* dx) {
-  scalar::for_near_and_far<Op>(n, saved, [=]<class F>(F, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) dx[i] = dy[i] * F::derivative(saved[i]);
+void backward_formula(const void* saved, const void* dy, void* dx, std::int64_t n) {
+  const T *const from = static_cast<const T*>(saved), *const from_dy = static_cast<const T*>(dy);
+  scalar::for_near_and_far<Op>(n, from, [=]<class F>(F, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) static_cast<T*>(dx)[i] = from_dy[i] * F::derivative(from[i]);
   });
 }
 
-// The CPU backend's own of gelu in f32.
-template <>
-void forward<scalar::Gelu, float>(std::int64_t n, const float* x, float* y) {
-  cpu::REEL_CPU_ISA::run_gelu(n, x, y);
+// The CPU backend has its own of some functions in f32.
+template <class Op, class T>
+void forward(std::int64_t n, const T* x, T* y) {
+  if constexpr (sizeof(T) == sizeof(float) && cpu::REEL_CPU_ISA::kIsActivation<Op>) {
+    cpu::REEL_CPU_ISA::run_activation<Op>(n, x, y, false, forward_formula<Op, T>);
+  } else {
+    forward_formula<Op, T>(x, nullptr, y, n);
+  }
 }
-template <>
-void backward<scalar::Gelu, float>(std::int64_t n, const float* saved, const float* dy, float* dx) {
-  cpu::REEL_CPU_ISA::run_gelu_backward(n, saved, dy, dx);
+
+template <class Op, class T>
+void backward(std::int64_t n, const T* saved, const T* dy, T* dx) {
+  if constexpr (sizeof(T) == sizeof(float) && cpu::REEL_CPU_ISA::kIsActivationSlope<Op>) {
+    cpu::REEL_CPU_ISA::run_activation_backward<Op>(n, saved, dy, dx, false, backward_formula<Op, T>);
+  } else {
+    backward_formula<Op, T>(saved, dy, dx, n);
+  }
 }
 
 template <class T>

@@ -1,0 +1,101 @@
+#pragma once
+
+#include "reel/backends/cpu/long_formula.h"
+#include "reel/core/scalar/unary.h"
+
+/// Activation functions and their derivatives in f32 by polynomials, with AVX-512: no exponential, no quotient, 20 instructions.
+namespace reel::cpu::REEL_CPU_ISA {
+
+#if defined(REEL_SIMD_AVX512)
+/// Of which x a table knows the function.
+enum class Sides : std::uint8_t {
+  right,  // of `low`: beyond `last` all is as there
+  any,    // from `low` to `high`; beyond `first` and `last` all is as there
+};
+
+/// 32 polynomials, of which each lane picks one, whose coefficients two registers hold. An interval's column is told by five bits
+/// of x scale + shift, from the `drop`th on: those are the last ones of a whole number where `shift` is so large that the sum is
+/// one, else the exponent and eighths of one.
+template <int rows, Sides sides>
+struct Piecewise {
+  float low, high, first, last, scale, shift;
+  int drop;
+  /// The center of an interval, the value there, which is a float to 2^-30, and the powers of x - center.
+  alignas(64) float powers[rows][32];
+};
+
+/// What lies beyond a table, of some hundred elements: it is put together, and so costs a formula what it would cost alone.
+class FarLanes {
+  using V = Vec<float>;
+
+ public:
+  static constexpr int64_t kMost = 512;
+
+  /// Takes those of the next 16 elements that are not `known`.
+  REEL_INLINE void next(__mmask16 known, V x, V factor) {
+    if (known != 0xffff) add(static_cast<__mmask16>(~known), x, factor);
+    place_ += V::width;
+  }
+  /// y of those, for y of the first element.
+  REEL_INLINE void write(float* y, Run formula) {
+    if (count_ != 0) write_all(y, formula);
+  }
+
+ private:
+  __attribute__((noinline)) void add(__mmask16 far, V x, V factor) {
+    const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i places = _mm512_add_epi32(lanes, _mm512_set1_epi32(place_));
+    _mm512_storeu_ps(x_ + count_, _mm512_maskz_compress_ps(far, x.raw));
+    _mm512_storeu_ps(factor_ + count_, _mm512_maskz_compress_ps(far, factor.raw));
+    _mm512_storeu_si512(places_ + count_, _mm512_maskz_compress_epi32(far, places));
+    count_ += __builtin_popcount(far);
+  }
+  __attribute__((noinline)) void write_all(float* y, Run formula) {
+    float values[kMost];
+    formula(x_, factor_, values, count_);
+    for (int i = 0; i < count_; ++i) y[places_[i]] = values[i];
+  }
+
+  std::int32_t count_ = 0, place_ = 0;
+  float x_[kMost + V::width], factor_[kMost + V::width];
+  std::int32_t places_[kMost + V::width];
+};
+
+/// y[i] = factor[i] P(x[i]), or P(x[i]) where there are no factors, for tables of any sides. y may be x or factor. formula(x,
+/// factor, y, count) is for x that are none of the table's. With `past_caches` y goes there.
+template <int rows, Sides sides>
+__attribute__((noinline)) static void run_piecewise(const Piecewise<rows, sides>& table, const float* x,
+                                                    const float* factor, float* y, int64_t count, bool past_caches,
+                                                    Run formula) {
+  using V = Vec<float>;
+  const auto all = [](float value) { return V::broadcast(value); };
+  const V low = all(table.low), high = all(table.high), first = all(table.first), last = all(table.last);
+  const V scale = all(table.scale), shift = all(table.shift), one = all(factor == nullptr ? 1.0f : 0.0f);
+  const LaneBits drop = LaneBits{} + table.drop, keep = LaneBits{} - (factor == nullptr ? 0 : 1);
+  if (factor == nullptr) factor = x;
+  for (int64_t begin = 0; begin < count; begin += FarLanes::kMost) {
+    FarLanes far;
+    const auto value = [&](V x_i, V factor_i) {
+      V clamped{V::R::min(last.raw, x_i.raw)};  // NaN stays
+      __mmask16 known = _mm512_cmp_ps_mask(x_i.raw, low.raw, _CMP_GE_OQ);
+      if constexpr (sides == Sides::any) {
+        clamped = {V::R::max(first.raw, clamped.raw)};
+        known = _mm512_mask_cmp_ps_mask(known, x_i.raw, high.raw, _CMP_LE_OQ);
+        factor_i = from_bits((bits_of(factor_i) & keep) | bits_of(one));
+      }
+      far.next(known, x_i, factor_i);
+      const LaneBits interval = bits_of(fma(clamped, scale, shift)) >> drop;
+      const V v = clamped - pick(table.powers[0], interval);
+      V sum = pick(table.powers[rows - 1], interval);
+#pragma GCC unroll 8
+      for (int k = rows - 2; k >= 1; --k) sum = fma(sum, v, pick(table.powers[k], interval));
+      return factor_i * sum;
+    };
+    long_formula_of_vectors(min(FarLanes::kMost, count - begin), x + begin, factor + begin, y + begin, past_caches,
+                            value);
+    far.write(y + begin, formula);
+  }
+}
+#endif
+
+}  // namespace reel::cpu::REEL_CPU_ISA
