@@ -50,7 +50,8 @@ REEL_INLINE Sums<T, K> sum_terms(int64_t n, F f) {
   });
 }
 
-/// Elements that are worth a thread: each costs as much as several of a sum.
+/// Elements that are worth a thread: each costs as much as several of a sum. Of two chunks two threads take 0.7 to 1.0 of one's
+/// time, backward 1.2 to 1.6 (rows of 64; benchmark_grains).
 constexpr int64_t kNormalizeGrain = kGrain / 4;
 
 /// parts [count, width]: the first becomes the sum of all.

@@ -96,7 +96,7 @@ void fill_random(const Array& y, const PhiloxState& state) {
   using Element = typename Kind::Element;
   constexpr int64_t kBatch = kBlocks * Kind::kPerBlock;
   Element* data = y.as<Element>();
-  parallel_for(ceil_div(y.size, kBatch), max<int64_t>(1, kGrain / (4 * kBatch)), [&](int64_t begin, int64_t end) {
+  parallel_for(ceil_div(y.size, kBatch), max<int64_t>(1, kGrain / (8 * kBatch)), [&](int64_t begin, int64_t end) {
     Lanes lanes;
     for (int64_t batch = begin; batch < end; ++batch) {
       const int64_t first = batch * kBatch, count = min(kBatch, y.size - first);

@@ -9,7 +9,8 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
-constexpr int64_t kChunk = kGrain / 256;  // an element takes some 100 ns
+/// An element takes 40 to 70 ns. Of two chunks two threads take 0.6 to 0.7 of one's time (benchmark_grains).
+constexpr int64_t kChunk = kGrain / 256;
 
 template <class Draw>
 void draw_each(const Array& parameter, const PhiloxState& state, const Array& y, Draw draw) {

@@ -13,7 +13,7 @@ constexpr int64_t kGroup = 8;           // rows in a leaf
 constexpr int64_t kGathered = 16;       // rows moved at once where columns are not side by side
 constexpr int64_t kBlock = 512;         // rows taken at once of a single column: 2^k groups
 constexpr int64_t kTile = 4096;         // columns at a time, about; a quarter of them where they have to be gathered
-constexpr int64_t kTask = 16 * kGrain;  // elements of a large reduction that make a task
+constexpr int64_t kTask = 16 * kGrain;  // elements of a large reduction that make a task; two threads halve its time
 constexpr int64_t kShortRow = 2048;     // bytes
 
 /// Reads memory in order, one element of each cache line. The eight streams of a group of short rows share pages, where the

@@ -10,7 +10,8 @@
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
 
-// An exponential costs as much as several plain operations.
+// An exponential costs as much as several plain operations. Of two chunks two threads take 0.6 to 0.9 of one's time with one
+// column, 0.8 to 1.3 with 16, backward 0.9 to 1.8 (benchmark_grains).
 constexpr int64_t kSegmentSoftmaxGrain = kGrain / 4;
 
 /// The pieces of one long segment. (Four vectors at a time everywhere: eight would be faster, and are not worth the code here.)

@@ -17,7 +17,8 @@ struct Layout {
   }
 };
 
-// An exponential costs as much as several plain operations.
+// An exponential costs as much as several plain operations. Of two chunks two threads take 0.7 to 1.0 of one's time, backward,
+// without exponentials, 1.1 to 1.8 (rows of 64; benchmark_grains).
 constexpr int64_t kSoftmaxGrain = kGrain / 4;
 
 /// rows(offset, count) for pieces of the rows.
