@@ -1,5 +1,5 @@
-"""Measures Reel and its peers row by row, taking turns, and writes docs/performance.md, or docs/performance-avx2.md on a CPU
-without AVX-512. See scripts/bench."""
+"""Measures Reel and its peers row by row, taking turns, and writes docs/performance.md, or docs/performance-avx2.md without
+AVX-512. See scripts/bench."""
 
 import argparse
 import datetime
@@ -21,15 +21,17 @@ SELDOM = 0.15    # the part of a limit's measurements that may be
 OP_WEIGHT = 0.1  # what a row of the suite ops takes beside the others', for the time that is left
 
 
-def machine():
+def machine(avx2):
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     wide = [flag for flag in ("avx2", "avx512f") if flag in programs.cpu_flags()]
+    if avx2 and "avx512f" in wide:
+        wide[-1] = "avx512f that nothing here uses"
     return f"{cpu[1] if cpu else platform.machine()} ({', '.join(wide)}), {os.cpu_count()} cores, {platform.system()} {platform.release()}"
 
 
-def page():
-    """The name of the document: CPUs without AVX-512 have one of their own, as other kernels run there."""
-    return "performance" if "avx512f" in programs.cpu_flags() else "performance-avx2"
+def page(avx2=False):
+    """The name of the document: what goes without AVX-512 has one of its own, as other kernels run there."""
+    return "performance" if "avx512f" in programs.cpu_flags() and not avx2 else "performance-avx2"
 
 
 def told_by(*command):
@@ -144,10 +146,10 @@ def section(title, *parts):
     return ["", f"## {title}", *body] if any(line.startswith("|") for line in body) else []
 
 
-def document(outcome, limits, bars, cost, peers, drawn, head):
+def document(outcome, limits, bars, cost, peers, drawn, head, folder):
     """(Markdown, bars that were missed)."""
     def picture(name, alt):
-        return ["", f"![{alt}]({page()}/{name}.svg)"] if name in drawn else []
+        return ["", f"![{alt}]({folder}/{name}.svg)"] if name in drawn else []
 
     tables, failures = report.bars_tables(bars["rows"], outcome, [side.name for side in peers])
     users, missed = report.users_table(cost, bars["users"])
@@ -173,7 +175,7 @@ def write_document(path, body):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__, allow_abbrev=False)
     # The first four come from scripts/bench: build folders of the preset cpu and of benchmarks/peers, the Python that has torch, numba
     # and numpy if they are to be had, and the folder torch of that Python.
     parser.add_argument("--build", type=Path, required=True, help=argparse.SUPPRESS)
@@ -181,6 +183,7 @@ def main():
     parser.add_argument("--python", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--torch", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="one short round and few rows of each suite (under five minutes)")
+    parser.add_argument("--avx2", action="store_true", help="as if the CPU had no AVX-512: Reel and all peers are told so")
     parser.add_argument("--suite", action="append", choices=suites.SUITES, default=[],
                         help="only this one: " + "; ".join(f"{name}: {what}" for name, (what, _, _) in suites.SUITES.items()))
     parser.add_argument("--rows", default="", help="only rows that match this regular expression")
@@ -200,7 +203,8 @@ def main():
     bars = json.loads((ROOT / "benchmarks/bars.json").read_text())
     chosen = options.suite or list(suites.SUITES)
     whole = not (options.suite or options.rows or options.quick)
-    reel, limits_program, peers, missing = programs.find_sides(options.build, options.peers, options.python, options.quick)
+    reel, limits_program, peers, missing = programs.find_sides(options.build, options.peers, options.python, options.quick,
+                                                               options.avx2)
     for name in missing:
         print(f"bench: {name} is not here: its columns are left out", file=sys.stderr)
 
@@ -217,7 +221,7 @@ def main():
 
     command = " ".join(["scripts/bench", *(f"'{word}'" if re.search(r"\W", word.lstrip("-")) else word
                                            for word in options_given())])
-    head = ["", f"Measured {datetime.date.today()} by `{command}` on {machine()}; {versions(options.python)}. "
+    head = ["", f"Measured {datetime.date.today()} by `{command}` on {machine(options.avx2)}; {versions(options.python)}. "
             f"Medians of {rounds} round{'s' * (rounds > 1)}"
             + (f", of up to {rounds * measure.MOST} where they disagree about a bar." if rounds > 1 else ".")]
     if disturbance(limits):
@@ -229,10 +233,11 @@ def main():
     if notes:
         head += ["", "Values that differ by more than rounding: " + "; ".join(notes) + "."]
     folder = ROOT / "docs" if whole else options.build / "benchmarks"
-    drawn = draw(folder / page(), outcome)
-    body, failures = document(outcome, limits, bars, cost, peers, drawn, head)
+    name = page(options.avx2)
+    drawn = draw(folder / name, outcome)
+    body, failures = document(outcome, limits, bars, cost, peers, drawn, head, name)
     failures += broken + [fault for result in results.values() for fault in result["wrong"]]
-    document_path = folder / f"{page()}.md"
+    document_path = folder / f"{name}.md"
     if whole:
         write_document(document_path, body)
     else:

@@ -355,6 +355,7 @@ class Documents(unittest.TestCase):
         for flags in (["avx2"], ["avx2", "avx512f"]):
             with mock.patch.object(programs, "cpu_flags", return_value=flags):
                 names.add(bench.page())
+                self.assertEqual(bench.page(avx2=True), "performance-avx2")
         self.assertEqual(names, {"performance", "performance-avx2"})
         for name in names:
             text = (ROOT / f"docs/{name}.md").read_text()

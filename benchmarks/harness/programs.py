@@ -140,22 +140,37 @@ def cpu_flags():
     return found[1].split() if found else []
 
 
-def find_sides(build, peers, python, quick=False):
-    """(Reel, the limits' program, the peers that can be had, names of what is not here). What does not start is told of."""
+# Without AVX-512 on a CPU that has it. (What is compiled for its CPU, Eigen for one, is compiled for another: scripts/bench.)
+ONEDNN_AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2"}
+AVX2 = {
+    "reel": {"REEL_ISA": "v3"},
+    "torch": {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", **ONEDNN_AVX2},
+    "openblas": {"OPENBLAS_CORETYPE": "Haswell"},
+    "onednn": ONEDNN_AVX2,
+    "numba": {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": ""},
+    "numpy": {"NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR X86_V4",
+              "OPENBLAS_CORETYPE": "Haswell"},
+}
+
+
+def find_sides(build, peers, python, quick=False, avx2=False):
+    """(Reel, the limits' program, the peers that can be had, names of what is not here). What does not start is told of.
+    `avx2`: they are told to do without AVX-512."""
     ignored = sorted(filter(is_setting, os.environ))
     if ignored:
         print(f"bench: ignored, as all are measured with the same settings: {', '.join(ignored)}", file=sys.stderr)
-    wide = "avx512f" in cpu_flags()
+    wide = "avx512f" in cpu_flags() and not avx2
+    only = AVX2 if avx2 else {}
     python_rows = [python, BENCHMARKS / "peers/python_rows.py"]
-    torch = {**TUNED, **({"ATEN_CPU_CAPABILITY": "avx512"} if wide else {})}
+    torch = {**TUNED, **({"ATEN_CPU_CAPABILITY": "avx512"} if wide else {}), **only.get("torch", {})}
     settings = {
         "torch": [("", [peers / "torch_rows"], torch)],
-        "openblas": [("", [peers / "openblas_rows"], {})],
-        "onednn": [("", [peers / "onednn_rows"], {})],
+        "openblas": [("", [peers / "openblas_rows"], only.get("openblas", {}))],
+        "onednn": [("", [peers / "onednn_rows"], only.get("onednn", {}))],
         "eigen": [("", [peers / "eigen_rows"], {})],
         "python torch": [("", [*python_rows, "torch"], torch)],
-        "numba": [("", [*python_rows, "numba"], {})],
-        "numpy": [("", [*python_rows, "numpy"], {})],
+        "numba": [("", [*python_rows, "numba"], only.get("numba", {}))],
+        "numpy": [("", [*python_rows, "numpy"], only.get("numpy", {}))],
     }
     if not quick:
         settings["torch"].append(("huge pages", [peers / "torch_rows"], {**torch, **HUGE_PAGES}))
@@ -183,16 +198,16 @@ def find_sides(build, peers, python, quick=False):
     for name in ("rows", "gemm_ladder", "op_rows"):
         program = build / f"benchmarks/benchmark_{name}"
         if program.exists():
-            own.append(start_own(program))
+            own.append(start_own(program, only.get("reel")))
         else:
             missing.append(program.name)
     return Side("reel", own), start_own(build / "benchmarks/benchmark_limits"), sides, missing
 
 
-def start_own(program):
+def start_own(program, environment=None):
     """Without Reel's own programs there is nothing to measure."""
     try:
-        return Program([program])
+        return Program([program], environment)
     except RuntimeError as error:
         sys.exit(f"bench: {error}")
 
