@@ -161,7 +161,7 @@ def document(outcome, limits, bars, cost, peers, drawn, head, folder):
              *section("Sums", picture("sums", "Rates of sums"), report.sums_tables(outcome, limits)),
              *section("GELU, fused and as five ops", report.ways_table(outcome, r"gelu_\w+", "row", ["unfused"])),
              *section("Ways to compute a softmax", report.ways_table(outcome, r"(log_)?softmax_\w+", "row",
-                                                                     ["three_pass", "composed", "naive"])),
+                                                                     ["three_pass", "online", "composed", "naive"])),
              *section("The matrix product, step by step", picture("ladder", "The ladder"), report.ladder_table(outcome)),
              *section("Every op as a share of the machine's limits", report.ops_table(outcome)),
              *section("Limits of the machine, in the same run", report.limits_table(limits))]

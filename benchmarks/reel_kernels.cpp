@@ -82,8 +82,10 @@ void add_fused(std::vector<Row>& rows) {
       const Tensor e = exp(x - amax(x, {1}, Keep::yes));
       return e / sum(e, {1}, Keep::yes);
     });
-    if (device().is_cpu())
+    if (device().is_cpu()) {
       rows.push_back({name + "@three_pass", 0, [m] { return three_pass_softmax(m.rows, m.cols); }});
+      rows.push_back({name + "@online", 0, [m] { return online_softmax(m.rows, m.cols); }});
+    }
     add_both(rows, "log_" + name, "", shape, [](const Tensor& x) { return log_softmax(x); });
     add_both(rows, "log_" + name, "@composed", shape, [](const Tensor& x) { return log(softmax(x)); });
   }

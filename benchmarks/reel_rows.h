@@ -79,8 +79,9 @@ Work with_backward(reel::Tensors xs, F f) {
           [last] { return digest(*last); }};
 }
 
-/// In three_pass_softmax.cpp.
+/// In softmax_ways.cpp.
 Work three_pass_softmax(Int rows, Int cols);
+Work online_softmax(Int rows, Int cols);
 
 std::vector<Row> model_rows();
 std::vector<Row> kernel_rows();

@@ -41,7 +41,11 @@ __attribute__((noinline)) T exponentials_of_row(const T* x, int64_t cols, T shif
   return sum_row<T>(
       cols, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
         const Vec<T> e = exp_negative(lanes.load_for_max(x + i) - Vec<T>::broadcast(shift));
-        prefetch_next_row(x + i, cols);
+        if constexpr (kVectorBytes == 64) {
+          prefetch_next_row(x + i, cols);
+        } else {  // the exponentials take longer, while more can come: with AVX2 0.9 of the time
+          prefetch_long_row(x + i, cols);
+        }
         const T* const ahead = dx + i + kWriteAhead / static_cast<int64_t>(sizeof(T));
         __builtin_prefetch(ahead < last ? ahead : last, 1);
         lanes.store(dx + i, e);

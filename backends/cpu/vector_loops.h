@@ -20,14 +20,24 @@ inline constexpr int64_t kLeafRows = 32;
 template <class T>
 inline constexpr int64_t kLeafElements = 128 * Vec<T>::width;
 
+/// What a pass over a row asks for ahead: at most 8 KB, so that it is still there when it is read or written. A pass that reads
+/// alone asks for a longer row behind it, if that leaves room for this one in the second cache.
+inline constexpr int64_t kRowAhead = 8192, kLongRow = 262144;
+
 /// While this row keeps the arithmetic busy, the row after it, of n elements more, comes from memory: to be read, or to be written.
+/// Of a longer row what comes next in this one.
 template <class T>
 REEL_INLINE void prefetch_next_row(const T* p, int64_t n) {
-  __builtin_prefetch(reinterpret_cast<const char*>(p) + n * static_cast<int64_t>(sizeof(T)));
+  __builtin_prefetch(reinterpret_cast<const char*>(p) + min(n * static_cast<int64_t>(sizeof(T)), kRowAhead));
 }
 template <class T>
 REEL_INLINE void prefetch_next_row(T* p, int64_t n) {
-  __builtin_prefetch(reinterpret_cast<char*>(p) + n * static_cast<int64_t>(sizeof(T)), 1);
+  __builtin_prefetch(reinterpret_cast<char*>(p) + min(n * static_cast<int64_t>(sizeof(T)), kRowAhead), 1);
+}
+template <class T>
+REEL_INLINE void prefetch_long_row(const T* p, int64_t n) {
+  const int64_t bytes = n * static_cast<int64_t>(sizeof(T));
+  __builtin_prefetch(reinterpret_cast<const char*>(p) + (bytes <= kLongRow ? bytes : kRowAhead));
 }
 
 // --- one vector --------------------------------------------------------------------------------------------------------
