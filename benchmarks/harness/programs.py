@@ -115,6 +115,10 @@ class Way:
         return self.program.ask(self.row, seconds, self.threads)
 
 
+# Variants of rows that are a peer of their own: another layout of its users' tensors, not another way to compute with the same.
+APART = {"channels_last": "torch channels last"}
+
+
 class Side:
     """Reel or a peer: the programs that hold its rows, in different settings where one is not always the best."""
 
@@ -126,7 +130,8 @@ class Side:
         found = []
         for program in self.programs:
             for own, bound in program.rows.items():
-                if own.partition("@")[0] == row:
+                name, _, variant = own.partition("@")
+                if name == row and (variant in APART) == (self.name in APART.values()):
                     found += [Way(program, own, threads) for threads in (self.thread_counts if not bound else (0,))]
         return sorted(found, key=lambda way: way.row != row)
 
@@ -192,6 +197,8 @@ def find_sides(build, peers, python, quick=False, avx2=False):
                     print(f"bench: {error}" + f" ({setting})" * bool(setting), file=sys.stderr)
         if programs:
             sides.append(Side(name, programs, counts))
+            if name == "torch":
+                sides += [Side(apart, programs, counts) for apart in APART.values()]
         else:
             missing.append(name)
     own = []

@@ -1,5 +1,6 @@
 // The rows of rows.h in libtorch C++, each the way that is fastest there: fused functions, inference mode where nothing is
-// differentiated, oneDNN's own layout for convolutions (it is what torch converts to by itself), fused optimisers.
+// differentiated, fused optimisers; convolutions with the channels second (oneDNN's own layout is what torch converts to by itself)
+// and with the channels last.
 
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
@@ -50,7 +51,7 @@ Work with_backward(Tensors xs, Function f) {
   auto last = std::make_shared<Tensors>();
   for (Tensor& x : xs) x.requires_grad_(true);
   const Tensor y = f(xs).detach();
-  const Tensor dy = y.dim() == 0 ? torch::ones({}) : tensor(50, y.sizes());
+  const Tensor dy = y.dim() == 0 ? torch::ones({}) : tensor(50, y.sizes()).contiguous(y.suggest_memory_format());
   return {[=](Int n) mutable { call_repeatedly(n, *last, [&] { return torch::autograd::grad({f(xs)}, xs, {dy}); }); },
           [last] { return digest(*last); }};
 }
@@ -90,11 +91,12 @@ Work mlp(const Mlp& m) {
   return training(layers->parameters(), m.adam, [=]() mutable { return F::cross_entropy(layers->forward(x), target); });
 }
 
-Work cnn() {
+Work cnn(torch::MemoryFormat format) {
   const auto conv = [](Int in, Int out) { return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3).padding(1)); };
   torch::nn::Conv2d first = conv(1, 8), second = conv(8, 16);
   torch::nn::Linear head(16 * 7 * 7, 10);
-  const Tensor x = tensor(1, {kCnnBatch, 1, 28, 28}), target = labels(kCnnBatch, 10);
+  for (const auto& layer : {first, second}) layer->weight.set_data(layer->weight.data().contiguous(format));
+  const Tensor x = tensor(1, {kCnnBatch, 1, 28, 28}).contiguous(format), target = labels(kCnnBatch, 10);
   Tensors parameters;
   for (const auto& layer : {first->parameters(), second->parameters(), head->parameters()})
     parameters.insert(parameters.end(), layer.begin(), layer.end());
@@ -152,12 +154,12 @@ Work product(const Product& p) {
   return forward([=]() mutable { return torch::mm_out(c, a, b); });
 }
 
-Work conv(const Conv& c) {
+Work conv(const Conv& c, torch::MemoryFormat format) {
   const auto operand = [](std::uint32_t stream, at::IntArrayRef shape, double scale = 1) {
     return torch::from_blob(conv_inputs(stream, c10::multiply_integers(shape), scale).data(), shape).clone();
   };
-  const Tensors xs = {operand(1, {1, c.in, c.size, c.size}), operand(2, {c.out, c.in, 3, 3}, 0.3),
-                      operand(3, {c.out}) + kConvBias};
+  const Tensors xs = {operand(1, {1, c.in, c.size, c.size}).contiguous(format),
+                      operand(2, {c.out, c.in, 3, 3}, 0.3).contiguous(format), operand(3, {c.out}) + kConvBias};
   const auto f = [=](const Tensors& in) {
     return torch::conv2d(in[0], in[1], in[2], 1, c.dilation, c.dilation).relu_();
   };
@@ -239,7 +241,8 @@ std::vector<Row> all_rows() {
        }},
   };
   for (const Mlp& m : kMlps) rows.push_back({m.name, 0, [m] { return mlp(m); }});
-  rows.push_back({"cnn_28", 0, cnn});
+  rows.push_back({"cnn_28", 0, [] { return cnn(torch::MemoryFormat::Contiguous); }});
+  rows.push_back({"cnn_28@channels_last", 0, [] { return cnn(torch::MemoryFormat::ChannelsLast); }});
   rows.push_back({"lstm_64", 0, lstm_step});
   rows.push_back({"transformer_64", 0, transformer});
   for (const Product& p : products()) rows.push_back({p.name, p.threads, [p] { return product(p); }});
@@ -268,7 +271,11 @@ std::vector<Row> all_rows() {
   const auto operands = [] { return Tensors{tensor(1, {1024, 1024}), tensor(2, {1024}), tensor(3, {1024})}; };
   rows.push_back({"layer_norm_1024x1024", 0, [=] { return forward([=, xs = operands()] { return norm(xs); }); }});
   rows.push_back({"layer_norm_1024x1024_backward", 0, [=] { return with_backward(operands(), norm); }});
-  for (const Conv& c : convs()) rows.push_back({c.name, 0, [c] { return conv(c); }, kConvWarmCalls});
+  for (const Conv& c : convs()) {
+    rows.push_back({c.name, 0, [c] { return conv(c, torch::MemoryFormat::Contiguous); }, kConvWarmCalls});
+    rows.push_back(
+        {c.name + "@channels_last", 0, [c] { return conv(c, torch::MemoryFormat::ChannelsLast); }, kConvWarmCalls});
+  }
   add_raggeds(rows);
   return rows;
 }
