@@ -126,6 +126,12 @@ struct PhiloxState {
 struct FlatRange {
   std::int64_t begin = 0, end = 0;
 };
+/// A moving average that an optimiser's step takes along: values = decay values + (1 - decay) w, of w after the step, for the
+/// elements that it changes.
+struct WeightAverage {
+  Array values;  // of the size of w
+  double decay = 0;
+};
 /// These elements take one optimiser step with these factors, from gradients g times gradient_scale.
 struct SgdRange {
   std::int64_t begin = 0, end = 0;

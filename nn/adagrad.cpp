@@ -29,7 +29,8 @@ Adagrad::Adagrad(std::vector<Parameter> parameters, const AdagradOptions& option
       epsilon_(options.eps),
       initial_(options.initial) {}
 
-void Adagrad::update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) {
+void Adagrad::update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g,
+                 const WeightAverage* ema) {
   Ops& ops = backend(w.device);
   ranges_.clear();
   for (const Piece& piece : pieces) {
@@ -41,7 +42,7 @@ void Adagrad::update(const std::vector<Piece>& pieces, Part& part, const Array& 
                        .decay = piece.decay,
                        .gradient_scale = piece.gradient_scale});
   }
-  ops.adagrad(ranges_.data(), static_cast<std::int64_t>(ranges_.size()), w, g, part.buffers[0].array());
+  ops.adagrad(ranges_.data(), static_cast<std::int64_t>(ranges_.size()), w, g, part.buffers[0].array(), ema);
 }
 
 }  // namespace reel::nn

@@ -43,7 +43,8 @@ AdamBase::AdamBase(const char* kind, const char* call, std::vector<Parameter> pa
       decoupled_(decoupled),
       rectified_(rectified) {}
 
-void AdamBase::update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) {
+void AdamBase::update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g,
+                 const WeightAverage* ema) {
   ranges_.clear();
   for (const Piece& piece : pieces) {
     const double t = static_cast<double>(piece.steps + 1);
@@ -62,7 +63,7 @@ void AdamBase::update(const std::vector<Piece>& pieces, Part& part, const Array&
     ranges_.push_back(range);
   }
   backend(w.device).adam(ranges_.data(), static_cast<std::int64_t>(ranges_.size()), w, g, part.buffers[0].array(),
-                         part.buffers[1].array());
+                         part.buffers[1].array(), ema);
 }
 
 }  // namespace detail

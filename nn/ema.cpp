@@ -34,7 +34,7 @@ void Ema::lay_out(SourceLocation where) {
   for (const Parameter& parameter : parameters_)
     if (part_of(parameter) == parts_.end()) {
       const auto& home = parameter.state()->home;
-      parts_.push_back({home, zeros_like(home->values)});
+      parts_.push_back({home, zeros_like(home->values), false});
     }
 }
 
@@ -44,14 +44,42 @@ Tensor Ema::view(const Parameter& parameter) const {
   return {};
 }
 
+Ema::Part* Ema::part_of(const reel::detail::FlatBuffer& home) {
+  const auto found = std::find_if(parts_.begin(), parts_.end(), [&](const Part& part) { return part.home.get() == &home; });
+  return found == parts_.end() ? nullptr : &*found;
+}
+
 void Ema::update(SourceLocation where) {
+  check_update(where);
+  if (updates_ == 0)
+    for (Part& part : parts_) {
+      backend(part.averages.device()).copy(part.home->values.array(), part.averages.array());
+      part.updated = true;
+    }
+  finish_update();
+}
+
+void Ema::check_update(SourceLocation where) {
   require(!swapped_, "averages and values must not be exchanged in an update: swap them back", where);
   lay_out(where);
-  for (Part& part : parts_) {
-    Ops& ops = backend(part.averages.device());
-    if (updates_ == 0) ops.copy(part.home->values.array(), part.averages.array());
-    else ops.ema(part.home->values.array(), decay_, part.averages.array());
-  }
+  for (Part& part : parts_) part.updated = false;
+}
+
+std::optional<WeightAverage> Ema::average_of(const reel::detail::FlatBuffer& home, std::int64_t low, std::int64_t high) {
+  const Part* const part = part_of(home);
+  if (part == nullptr) return std::nullopt;
+  return WeightAverage{detail::stretch(part->averages, low, high), decay_};
+}
+
+void Ema::update(const reel::detail::FlatBuffer& home, std::int64_t low, std::int64_t high) {
+  const Tensor& averages = part_of(home)->averages;
+  if (low < high)
+    backend(averages.device()).ema(detail::stretch(home.values, low, high), decay_, detail::stretch(averages, low, high));
+}
+
+void Ema::finish_update() {
+  for (const Part& part : parts_)
+    if (!part.updated) update(*part.home, 0, part.home->values.size());
   ++updates_;
 }
 

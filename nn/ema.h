@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "reel/core/ops.h"
 #include "reel/core/parameter.h"
 #include "reel/nn/named_tensor.h"
 
@@ -14,7 +16,7 @@ struct EmaOptions {
 };
 
 /// An exponential moving average of parameters: the first update() copies them, each later one does
-/// average = decay average + (1 - decay) value, one kernel per flat buffer. For evaluation swap() exchanges averages and
+/// average = decay average + (1 - decay) value, one kernel per flat buffer, or none of its own with Optimizer::step(ema). For evaluation swap() exchanges averages and
 /// values, and a second swap() exchanges them back. For one thread.
 class REEL_API Ema {
  public:
@@ -25,7 +27,7 @@ class REEL_API Ema {
   Ema(const Ema&) = delete;
   Ema& operator=(const Ema&) = delete;
 
-  /// After each step of the optimiser. Throws Error while averages and values are exchanged, or if parameters have moved in
+  /// After each step of the optimiser; Optimizer::step(ema) is both. Throws Error while averages and values are exchanged, or if parameters have moved in
   /// memory since the first update (Module::to).
   void update(SourceLocation where = SourceLocation::current());
   /// Counts as a write to each parameter. Throws Error before the first update.
@@ -47,10 +49,23 @@ class REEL_API Ema {
   void check_state(const std::vector<NamedTensor>& state, SourceLocation where = SourceLocation::current());
 
  private:
+  friend class Optimizer;
   struct Part {
     std::shared_ptr<reel::detail::FlatBuffer> home;
-    Tensor averages;  // parallel to home's values
+    Tensor averages;       // parallel to home's values
+    bool updated = false;  // by a step that is under way
   };
+
+  // What an update is made of, for an optimiser's step. First what may throw:
+  void check_update(SourceLocation where);
+  /// For a step on elements [low, high) of a buffer; none if no parameter is there.
+  std::optional<WeightAverage> average_of(const reel::detail::FlatBuffer& home, std::int64_t low, std::int64_t high);
+  /// For elements that no step changes.
+  void update(const reel::detail::FlatBuffer& home, std::int64_t low, std::int64_t high);
+  void updated(const reel::detail::FlatBuffer& home) { part_of(home)->updated = true; }
+  void finish_update();
+
+  Part* part_of(const reel::detail::FlatBuffer& home);
   void lay_out(SourceLocation where);
   Tensor view(const Parameter& parameter) const;
   void require(bool good, const char* what, SourceLocation where) const;

@@ -5,6 +5,7 @@
 #include "reel/core/error.h"
 #include "reel/core/node.h"
 #include "reel/core/number_text.h"
+#include "reel/nn/ema.h"
 #include "reel/nn/flat.h"
 #include "reel/nn/layer.h"
 #include "reel/ops/create.h"
@@ -91,31 +92,46 @@ void Optimizer::lay_out(SourceLocation where) {
 // Neighbours that take the same step become one piece.
 void Optimizer::find_pieces(const Part& part, double rate, double gradient_scale) {
   pieces_.clear();
-  std::size_t last_index = 0;  // in home
   for (std::size_t k = 0; k < part.members.size(); ++k) {
     const std::size_t i = part.members[k];
     const Parameter& parameter = parameters_[i];
     if (!takes_part(parameter) || parameter.size() == 0) continue;
     const std::int64_t begin = part.offsets[k] - part.low;
-    Piece piece{begin, begin + parameter.size(), counts_[i], rate, decay_, gradient_scale};
+    const std::size_t index = parameter.state()->index;
+    Piece piece{begin, begin + parameter.size(), counts_[i], rate, decay_, gradient_scale, index, index};
     for (const Group& group : groups_) {
       if (group.name != parameter.group()) continue;
       if (group.options.lr) piece.rate = group.rate;
       piece.decay = group.options.weight_decay.value_or(decay_);
     }
-    const std::size_t index = parameter.state()->index;
-    const bool joins = !pieces_.empty() && index == last_index + 1 && keeps_zeros() &&
+    const bool joins = !pieces_.empty() && index == pieces_.back().last + 1 && keeps_zeros() &&
                        pieces_.back().steps == piece.steps && pieces_.back().rate == piece.rate &&
                        pieces_.back().decay == piece.decay;
-    if (joins) pieces_.back().end = piece.end;
-    else pieces_.push_back(piece);
-    last_index = index;
+    if (joins) {
+      pieces_.back().end = piece.end;
+      pieces_.back().last = index;
+    } else {
+      pieces_.push_back(piece);
+    }
   }
 }
 
 // --- steps ------------------------------------------------------------------------------------------------------------
 
-void Optimizer::step(SourceLocation where) {
+void Optimizer::step(SourceLocation where) { take_step(nullptr, where); }
+
+void Optimizer::step(Ema& ema, SourceLocation where) {
+  ema.check_update(where);
+  if (ema.updates() == 0) {  // which copies
+    take_step(nullptr, where);
+    ema.update(where);
+  } else {
+    take_step(&ema, where);
+    ema.finish_update();
+  }
+}
+
+void Optimizer::take_step(Ema* ema, SourceLocation where) {
   reel::detail::now_running(call_, where);
   lay_out(where);
   const double rate = rate_.at(steps_, call_, where);
@@ -132,14 +148,29 @@ void Optimizer::step(SourceLocation where) {
   for (Part& part : parts_) {
     find_pieces(part, rate, scale);
     if (pieces_.empty()) continue;
+    const auto average = ema != nullptr ? ema->average_of(*part.home, part.low, part.high) : std::nullopt;
     update(pieces_, part, stretch(part.home->values, part.low, part.high),
-           stretch(part.home->gradients, part.low, part.high));
+           stretch(part.home->gradients, part.low, part.high), average ? &*average : nullptr);
+    if (average) average_others(*ema, part);
     reel::detail::ran(call_, where, {&part.home->gradients}, part.home->values);
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (takes_part(parameters_[i])) ++counts_[i];
   zero_gradients();
   ++steps_;
+}
+
+// Of the part's home, the parameters that lie in no piece; what lies between neighbours is zero, and its average too.
+void Optimizer::average_others(Ema& ema, const Part& part) const {
+  std::size_t next = 0;
+  std::int64_t from = 0;
+  for (const Piece& piece : pieces_) {
+    if (piece.first > next) ema.update(*part.home, from, part.low + piece.begin);
+    next = piece.last + 1;
+    from = part.low + piece.end;
+  }
+  if (next < part.home->members.size()) ema.update(*part.home, from, part.home->values.size());
+  ema.updated(*part.home);
 }
 
 void Optimizer::zero_gradients() {

@@ -14,6 +14,8 @@
 
 namespace reel::nn {
 
+class Ema;
+
 /// What a group of parameters has of its own; not given: as the others.
 struct GroupOptions {
   std::optional<Schedule> lr = {};
@@ -34,6 +36,9 @@ class REEL_API Optimizer {
   /// which takes no pass of its own; on a GPU the host waits once a step, for the norm.
   /// Throws Error if parameters have moved in memory since the first step (Module::to).
   void step(SourceLocation where = SourceLocation::current());
+  /// The same, and ema.update() behind it, to the bit, but averages are brought up to date as the step writes the values. Throws Error
+  /// as both do, before anything changes.
+  void step(Ema& ema, SourceLocation where = SourceLocation::current());
   /// The norm that the last step's gradients had before max_norm was applied. Throws Error without that option, and before a
   /// step.
   double gradient_norm(SourceLocation where = SourceLocation::current()) const;
@@ -76,6 +81,7 @@ class REEL_API Optimizer {
     std::int64_t steps;  // that were made before this one
     double rate, decay;
     double gradient_scale;  // by which the step multiplies gradients
+    std::size_t first = 0, last = 0;  // of home's members
   };
   /// The stretch of a flat buffer in which the parameters lie, with the optimiser's buffers parallel to it.
   struct Part {
@@ -91,7 +97,8 @@ class REEL_API Optimizer {
             Schedule rate, double decay, std::optional<double> max_norm, SourceLocation where);
 
   /// w and g are the part's stretch of values and gradients.
-  virtual void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) = 0;
+  virtual void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g,
+                      const WeightAverage* ema) = 0;
   /// Whether zeros between parameters stay zeros in a step, so that it may run across them.
   virtual bool keeps_zeros() const { return true; }
 
@@ -103,6 +110,8 @@ class REEL_API Optimizer {
   };
 
   void lay_out(SourceLocation where);
+  void take_step(Ema* ema, SourceLocation where);
+  void average_others(Ema& ema, const Part& part) const;
   void find_pieces(const Part& part, double rate, double gradient_scale);
   std::vector<double> schedule_states() const;
   void load_schedule_states(const std::vector<double>& all, SourceLocation where);
@@ -153,7 +162,8 @@ class REEL_API SGD : public Optimizer {
                SourceLocation where = SourceLocation::current());
 
  private:
-  void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) override;
+  void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g,
+              const WeightAverage* ema) override;
 
   double momentum_, dampening_;
   bool nesterov_;
@@ -176,7 +186,8 @@ class REEL_API AdamBase : public Optimizer {
            bool decoupled, bool rectified, SourceLocation where);
 
  private:
-  void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) override;
+  void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g,
+              const WeightAverage* ema) override;
   bool keeps_zeros() const override { return epsilon_ > 0; }
 
   double beta1_, beta2_, epsilon_;
@@ -257,7 +268,8 @@ class REEL_API RMSprop : public Optimizer {
                    SourceLocation where = SourceLocation::current());
 
  private:
-  void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) override;
+  void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g,
+              const WeightAverage* ema) override;
   bool keeps_zeros() const override { return epsilon_ > 0; }
 
   double alpha_, epsilon_, momentum_;
@@ -284,7 +296,8 @@ class REEL_API Adagrad : public Optimizer {
                    SourceLocation where = SourceLocation::current());
 
  private:
-  void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) override;
+  void update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g,
+              const WeightAverage* ema) override;
   bool keeps_zeros() const override { return epsilon_ > 0; }
 
   double rate_decay_, epsilon_, initial_;

@@ -36,7 +36,8 @@ RMSprop::RMSprop(std::vector<Parameter> parameters, const RMSpropOptions& option
       momentum_(options.momentum),
       centered_(options.centered) {}
 
-void RMSprop::update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) {
+void RMSprop::update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g,
+                 const WeightAverage* ema) {
   ranges_.clear();
   for (const Piece& piece : pieces)
     ranges_.push_back({.begin = piece.begin,
@@ -50,7 +51,7 @@ void RMSprop::update(const std::vector<Piece>& pieces, Part& part, const Array& 
                        .gradient_scale = piece.gradient_scale});
   const auto buffer = [&](std::size_t i) { return &part.buffers[i].array(); };
   backend(w.device).rmsprop(ranges_.data(), static_cast<std::int64_t>(ranges_.size()), w, g, *buffer(0),
-                            centered_ ? buffer(1) : nullptr, momentum_ != 0 ? buffer(centered_ ? 2 : 1) : nullptr);
+                            centered_ ? buffer(1) : nullptr, momentum_ != 0 ? buffer(centered_ ? 2 : 1) : nullptr, ema);
 }
 
 }  // namespace reel::nn

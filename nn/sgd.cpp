@@ -35,7 +35,8 @@ SGD::SGD(std::vector<Parameter> parameters, SgdOptions options, SourceLocation w
       dampening_(options.dampening),
       nesterov_(options.nesterov) {}
 
-void SGD::update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g) {
+void SGD::update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g,
+                 const WeightAverage* ema) {
   ranges_.clear();
   for (const Piece& piece : pieces)
     ranges_.push_back({.begin = piece.begin,
@@ -48,7 +49,7 @@ void SGD::update(const std::vector<Piece>& pieces, Part& part, const Array& w, c
                        .first = piece.steps == 0,
                        .gradient_scale = piece.gradient_scale});
   backend(w.device).sgd(ranges_.data(), static_cast<std::int64_t>(ranges_.size()), w, g,
-                        part.buffers.empty() ? nullptr : &part.buffers[0].array());
+                        part.buffers.empty() ? nullptr : &part.buffers[0].array(), ema);
 }
 
 }  // namespace reel::nn

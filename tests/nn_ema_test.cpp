@@ -97,6 +97,87 @@ TEST(Ema, AnAlienStateIsRefused) {
   EXPECT_EQ(values_of(ema.average(p)), (std::vector<double>{1, 1}));
 }
 
+/// Parameters of some flat buffers, of which an optimiser has some and an average others, in f32 and f64.
+struct Model {
+  std::vector<Parameter> of_step, of_average;
+
+  Model() {
+    Generator generator(1);
+    for (const DType dtype : {f32, f64}) {
+      std::vector<Parameter> all;
+      for (const std::int64_t size : {7, 70'000, 0, 33, 1, 64, 5000, 3})
+        all.push_back(Parameter(randn({size}, generator, {.dtype = dtype})));
+      flatten_parameters(all);
+      all[1].set_group("fast");
+      all[6].set_trainable(false);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        if (i != 0 && i != 4) of_step.push_back(all[i]);
+        of_average.push_back(all[i]);
+      }
+    }
+    of_average.push_back(Parameter(ones({9})));  // of a buffer that no step changes
+  }
+  void make_gradients(std::uint64_t seed) {
+    for (std::size_t i = 0; i < of_step.size(); ++i) {
+      Generator generator(seed * 100 + i);
+      if (i % 6 != 3 || seed % 2 == 0) of_step[i].set_gradient(randn(of_step[i].shape(), generator, {.dtype = of_step[i].dtype()}));
+    }
+  }
+};
+
+template <class Optimizer, class Options>
+void expect_one_pass_equals_two(Options options) {
+  Model two, one;
+  Optimizer step(two.of_step, options), step_and_average(one.of_step, options);
+  for (Optimizer* optimizer : {&step, &step_and_average}) optimizer->group("fast", {.lr = 0.3});
+  Ema ema(two.of_average, {.decay = 0.9}), taken_along(one.of_average, {.decay = 0.9});
+  for (std::uint64_t t = 0; t < 4; ++t) {
+    two.make_gradients(t);
+    one.make_gradients(t);
+    step.step();
+    ema.update();
+    step_and_average.step(taken_along);
+    EXPECT_EQ(taken_along.updates(), ema.updates());
+    for (std::size_t i = 0; i < two.of_average.size(); ++i) {
+      ASSERT_EQ(values_of(two.of_average[i]), values_of(one.of_average[i])) << step.kind() << " " << t << " " << i;
+      ASSERT_EQ(values_of(ema.average(two.of_average[i])), values_of(taken_along.average(one.of_average[i])))
+          << step.kind() << " " << t << " " << i;
+    }
+  }
+}
+
+TEST(Ema, AStepThatTakesItAlongEqualsAStepAndAnUpdate) {
+  const int before = num_threads();
+  for (const int threads : {1, 3}) {
+    set_num_threads(threads);
+    expect_one_pass_equals_two<SGD>(SgdOptions{.lr = 0.1});
+    expect_one_pass_equals_two<SGD>(SgdOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true, .max_norm = 1});
+    expect_one_pass_equals_two<Adam>(AdamOptions{.lr = 0.1});
+    expect_one_pass_equals_two<Adam>(AdamOptions{.lr = 0.1, .eps = 0});
+    expect_one_pass_equals_two<AdamW>(AdamWOptions{.lr = 0.1});
+    expect_one_pass_equals_two<RMSprop>(RMSpropOptions{.momentum = 0.9, .centered = true});
+    expect_one_pass_equals_two<Adagrad>(AdagradOptions{});
+  }
+  set_num_threads(before);
+}
+
+TEST(Ema, AStepThatCannotTakeItAlongChangesNothing) {
+  Parameter p(ones({3}));
+  SGD sgd({p}, {.lr = 1});
+  Ema ema({p});
+  ema.update();
+  ema.swap();
+  p.set_gradient(ones({3}));
+  EXPECT_THROW_WITH(sgd.step(ema), Error, "Ema", "swap them back", "ema_test.cpp");
+  EXPECT_EQ(values_of(p), (std::vector<double>{1, 1, 1}));
+  EXPECT_TRUE(p.has_gradient());
+  EXPECT_EQ(sgd.steps(), 0);
+  ema.swap();
+  sgd.step(ema);
+  EXPECT_EQ(values_of(p), (std::vector<double>{0, 0, 0}));
+  EXPECT_NEAR(ema.average(p).to_vector<double>()[0], 0.999, 1e-7);
+}
+
 TEST(Ema, ARunThatIsResumedHasTheSameAverages) {
   const std::string path =
       (std::filesystem::temp_directory_path() / ("reel-ema-" + std::to_string(::getpid()) + ".safetensors")).string();

@@ -56,18 +56,18 @@ void adam_step(const AdamRange& range, T* w, const T* g, T* m, T* v, int64_t beg
 
 }  // namespace
 
-void CpuOps::sgd(const SgdRange* ranges, int64_t count, const Array& w, const Array& g, const Array* momentum) {
+void CpuOps::sgd(const SgdRange* ranges, int64_t count, const Array& w, const Array& g, const Array* momentum, const WeightAverage* ema) {
   dispatch_floating(w.dtype, [&]<class T>() {
-    for_each_piece(ranges, count, [&](const SgdRange& range, int64_t begin, int64_t end) {
+    for_each_piece<T>(ranges, count, w, ema, [&](const SgdRange& range, int64_t begin, int64_t end) {
       sgd_step<T>(range, w.as<T>(), g.as<T>(), momentum ? momentum->as<T>() : nullptr, begin, end);
     });
   });
 }
 
 void CpuOps::adam(const AdamRange* ranges, int64_t count, const Array& w, const Array& g, const Array& m,
-                  const Array& v) {
+                  const Array& v, const WeightAverage* ema) {
   dispatch_floating(w.dtype, [&]<class T>() {
-    for_each_piece(ranges, count, [&](const AdamRange& range, int64_t begin, int64_t end) {
+    for_each_piece<T>(ranges, count, w, ema, [&](const AdamRange& range, int64_t begin, int64_t end) {
       adam_step<T>(range, w.as<T>(), g.as<T>(), m.as<T>(), v.as<T>(), begin, end);
     });
   });

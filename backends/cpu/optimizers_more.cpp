@@ -52,19 +52,29 @@ void adagrad_step(const AdagradRange& range, T* w, const T* g, T* sum, int64_t b
 
 }  // namespace
 
+template <class T>
+void average_weights(const T* w, double decay, T* average, int64_t begin, int64_t end) {
+  const Vec<T> keep = factor<T>(decay), rest = factor<T>(1 - decay);
+  for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
+    lanes.store(average + i, keep * lanes.load(average + i) + rest * lanes.load(w + i));
+  });
+}
+template void average_weights(const float*, double, float*, int64_t, int64_t);
+template void average_weights(const double*, double, double*, int64_t, int64_t);
+
 void CpuOps::rmsprop(const RmspropRange* ranges, int64_t count, const Array& w, const Array& g, const Array& v,
-                     const Array* average, const Array* momentum) {
+                     const Array* average, const Array* momentum, const WeightAverage* ema) {
   dispatch_floating(w.dtype, [&]<class T>() {
-    for_each_piece(ranges, count, [&](const RmspropRange& range, int64_t begin, int64_t end) {
+    for_each_piece<T>(ranges, count, w, ema, [&](const RmspropRange& range, int64_t begin, int64_t end) {
       rmsprop_step<T>(range, w.as<T>(), g.as<T>(), v.as<T>(), average ? average->as<T>() : nullptr,
                       momentum ? momentum->as<T>() : nullptr, begin, end);
     });
   });
 }
 
-void CpuOps::adagrad(const AdagradRange* ranges, int64_t count, const Array& w, const Array& g, const Array& sum) {
+void CpuOps::adagrad(const AdagradRange* ranges, int64_t count, const Array& w, const Array& g, const Array& sum, const WeightAverage* ema) {
   dispatch_floating(w.dtype, [&]<class T>() {
-    for_each_piece(ranges, count, [&](const AdagradRange& range, int64_t begin, int64_t end) {
+    for_each_piece<T>(ranges, count, w, ema, [&](const AdagradRange& range, int64_t begin, int64_t end) {
       adagrad_step<T>(range, w.as<T>(), g.as<T>(), sum.as<T>(), begin, end);
     });
   });
@@ -72,13 +82,8 @@ void CpuOps::adagrad(const AdagradRange* ranges, int64_t count, const Array& w, 
 
 void CpuOps::ema(const Array& w, double decay, const Array& average) {
   dispatch_floating(w.dtype, [&]<class T>() {
-    const Vec<T> keep = factor<T>(decay), rest = factor<T>(1 - decay);
-    const T* const from = w.as<T>();
-    T* const to = average.as<T>();
-    parallel_for(w.size, kPiece, [=](int64_t begin, int64_t end) {
-      for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
-        lanes.store(to + i, keep * lanes.load(to + i) + rest * lanes.load(from + i));
-      });
+    parallel_for(w.size, kPiece, [=, from = w.as<T>(), to = average.as<T>()](int64_t begin, int64_t end) {
+      average_weights(from, decay, to, begin, end);
     });
   });
 }

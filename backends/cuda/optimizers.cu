@@ -14,28 +14,37 @@ namespace {
 inline constexpr int kRules = 8;  // per launch; blockIdx.y is the rule
 inline constexpr int kOptimizerSteps = 2;
 
+/// averages = keep averages + rest w, of weights after their step; null: there are none.
+template <class T>
+struct Averages {
+  T* values;
+  T keep, rest;
+};
+
 template <class Rule>
 struct Rules {
   Rule rule[kRules];
+  Averages<decltype(Rule::scale)> averages;
 };
 
-/// The gradient and N numbers of a weight, n weights long.
+/// The gradient, N numbers and the average of a weight, n weights long.
 template <class T, int n, int N>
 struct Weights {
-  Pack<T, n> grad, numbers[N];
+  Pack<T, n> grad, numbers[N], average;
 };
 
 /// rule(numbers, grad) for each weight, which changes its N numbers: those of `from`, null for 0, and written to `to` but
-/// where that is null. Whether a fault waits is read along with the weights and asked after that: one way to memory, not two.
+/// where that is null. The first is the weight, which goes into the averages. Whether a fault waits is read along with the weights and asked after that: one way to memory, not two.
 template <class T, int N, class F>
 REEL_DEVICE void update(const Units<T>& units, const T* g, const T* const (&from)[N], T* const (&to)[N],
-                        const Fault* fault, F rule) {
+                        const Averages<T>& averages, const Fault* fault, F rule) {
   const bool faulty = fault->serial != 0;
   const auto load = [&]<int n>(int64_t i) {
     Weights<T, n, N> weights;
     weights.grad = load_pack<T, n>(g + i);
     REEL_UNROLL
     for (int b = 0; b < N; ++b) weights.numbers[b] = from[b] != nullptr ? load_pack<T, n>(from[b] + i) : splat<n>(T(0));
+    weights.average = averages.values != nullptr ? load_pack<T, n>(averages.values + i) : splat<n>(T(0));
     return weights;
   };
   for_each_unit<kOptimizerSteps>(units, load, [&]<int n>(int64_t i, Weights<T, n, N>& weights) {
@@ -48,10 +57,12 @@ REEL_DEVICE void update(const Units<T>& units, const T* g, const T* const (&from
       rule(numbers, weights.grad.v[k]);
       REEL_UNROLL
       for (int b = 0; b < N; ++b) weights.numbers[b].v[k] = numbers[b];
+      weights.average.v[k] = averages.keep * weights.average.v[k] + averages.rest * numbers[0];
     }
     REEL_UNROLL
     for (int b = 0; b < N; ++b)
       if (to[b] != nullptr) write_pack(to[b] + i, weights.numbers[b]);
+    if (averages.values != nullptr) write_pack(averages.values + i, weights.average);
   });
 }
 
@@ -77,7 +88,7 @@ template <class T>
 __global__ void sgd(const __grid_constant__ Rules<SgdRule<T>> rules, const Fault* fault, T* w, const T* g, T* m) {
   const SgdRule<T>& rule = rules.rule[blockIdx.y];
   T* const velocity = rule.momentum != 0 ? m : nullptr;
-  update<T, 2>(rule.units, g, {w, rule.first ? nullptr : velocity}, {w, velocity}, fault, rule);
+  update<T, 2>(rule.units, g, {w, rule.first ? nullptr : velocity}, {w, velocity}, rules.averages, fault, rule);
 }
 
 /// m / (sqrt(v) / c + epsilon) as c m / (sqrt(v) + c epsilon): one division, and c goes into the factors in double.
@@ -103,7 +114,7 @@ template <class T>
 __global__ void adam(const __grid_constant__ Rules<AdamRule<T>> rules, const Fault* fault, T* w, const T* g, T* m,
                      T* v) {
   const AdamRule<T>& rule = rules.rule[blockIdx.y];
-  update<T, 3>(rule.units, g, {w, m, v}, {w, m, v}, fault, rule);
+  update<T, 3>(rule.units, g, {w, m, v}, {w, m, v}, rules.averages, fault, rule);
 }
 
 /// A variance that rounding has made negative counts as 0.
@@ -135,7 +146,7 @@ __global__ void rmsprop(const __grid_constant__ Rules<RmspropRule<T>> rules, con
   const RmspropRule<T>& rule = rules.rule[blockIdx.y];
   T* const mean = rule.centered ? a : nullptr;
   T* const velocity = rule.momentum != 0 ? m : nullptr;
-  update<T, 4>(rule.units, g, {w, v, mean, velocity}, {w, v, mean, velocity}, fault, rule);
+  update<T, 4>(rule.units, g, {w, v, mean, velocity}, {w, v, mean, velocity}, rules.averages, fault, rule);
 }
 
 template <class T>
@@ -156,12 +167,12 @@ template <class T>
 __global__ void adagrad(const __grid_constant__ Rules<AdagradRule<T>> rules, const Fault* fault, T* w, const T* g,
                         T* sum) {
   const AdagradRule<T>& rule = rules.rule[blockIdx.y];
-  update<T, 2>(rule.units, g, {w, sum}, {w, sum}, fault, rule);
+  update<T, 2>(rule.units, g, {w, sum}, {w, sum}, rules.averages, fault, rule);
 }
 
 template <class T>
 __global__ void ema(const T* w, T keep, T rest, T* average, Units<T> units, const Fault* fault) {
-  update<T, 1>(units, w, {average}, {average}, fault,
+  update<T, 1>(units, w, {average}, {average}, Averages<T>{}, fault,
                [=](T(&numbers)[1], T weight) { numbers[0] = keep * numbers[0] + rest * weight; });
 }
 
@@ -172,12 +183,15 @@ namespace {
 
 /// kernel(rules, fault, buffers...) for a few ranges at a time; rule_of(range, units) gives a range's rule.
 template <class T, class Range, class RuleOf, class Rule, class... Pointers>
-void for_ranges(const Context& context, const char* name, const Range* ranges, int64_t count, RuleOf rule_of,
+void for_ranges(const Context& context, const char* name, const Range* ranges, int64_t count,
+                const WeightAverage* ema, RuleOf rule_of,
                 void (*kernel)(device::Rules<Rule>, const Fault*, Pointers...),
                 std::type_identity_t<Pointers>... buffers) {
-  const bool packed = in_packs<T>({buffers...});
+  T* const averages = ema != nullptr ? ema->values.as<T>() : nullptr;
+  const bool packed = in_packs<T>({buffers..., averages});
   for (int64_t first = 0; first < count; first += device::kRules) {
     device::Rules<Rule> rules = {};
+    if (ema != nullptr) rules.averages = {averages, static_cast<T>(ema->decay), static_cast<T>(1 - ema->decay)};
     Grid grid{.blocks = 0, .y = count - first < device::kRules ? count - first : device::kRules};
     for (int64_t i = 0; i < grid.y; ++i) {
       const Range& range = ranges[first + i];
@@ -193,7 +207,7 @@ void for_ranges(const Context& context, const char* name, const Range* ranges, i
 
 }  // namespace
 
-void CudaOps::sgd(const SgdRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array* momentum) {
+void CudaOps::sgd(const SgdRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array* momentum, const WeightAverage* ema) {
   dispatch_floating(w.dtype, [&]<class T>() {
     const auto rule = [](const SgdRange& range, const Units<T>& units) {
       return device::SgdRule<T>{.units = units,
@@ -205,12 +219,12 @@ void CudaOps::sgd(const SgdRange* ranges, std::int64_t count, const Array& w, co
                                 .nesterov = range.nesterov,
                                 .first = range.first};
     };
-    for_ranges<T>(context_, "sgd", ranges, count, rule, &device::sgd<T>, w.as<T>(), g.as<T>(), data_of<T>(momentum));
+    for_ranges<T>(context_, "sgd", ranges, count, ema, rule, &device::sgd<T>, w.as<T>(), g.as<T>(), data_of<T>(momentum));
   });
 }
 
 void CudaOps::adam(const AdamRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& m,
-                   const Array& v) {
+                   const Array& v, const WeightAverage* ema) {
   dispatch_floating(w.dtype, [&]<class T>() {
     const auto rule = [](const AdamRange& range, const Units<T>& units) {
       const double rate = -range.step_size * (range.rectified ? range.root_correction2 : 1);
@@ -228,12 +242,12 @@ void CudaOps::adam(const AdamRange* ranges, std::int64_t count, const Array& w, 
           .rectified = range.rectified,
       };
     };
-    for_ranges<T>(context_, "adam", ranges, count, rule, &device::adam<T>, w.as<T>(), g.as<T>(), m.as<T>(), v.as<T>());
+    for_ranges<T>(context_, "adam", ranges, count, ema, rule, &device::adam<T>, w.as<T>(), g.as<T>(), m.as<T>(), v.as<T>());
   });
 }
 
 void CudaOps::rmsprop(const RmspropRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& v,
-                      const Array* average, const Array* momentum) {
+                      const Array* average, const Array* momentum, const WeightAverage* ema) {
   dispatch_floating(w.dtype, [&]<class T>() {
     const auto rule = [](const RmspropRange& range, const Units<T>& units) {
       return device::RmspropRule<T>{.units = units,
@@ -246,13 +260,13 @@ void CudaOps::rmsprop(const RmspropRange* ranges, std::int64_t count, const Arra
                                     .rest = static_cast<T>(1 - range.alpha),
                                     .centered = range.centered};
     };
-    for_ranges<T>(context_, "rmsprop", ranges, count, rule, &device::rmsprop<T>, w.as<T>(), g.as<T>(), v.as<T>(),
+    for_ranges<T>(context_, "rmsprop", ranges, count, ema, rule, &device::rmsprop<T>, w.as<T>(), g.as<T>(), v.as<T>(),
                   data_of<T>(average), data_of<T>(momentum));
   });
 }
 
 void CudaOps::adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g,
-                      const Array& sum) {
+                      const Array& sum, const WeightAverage* ema) {
   dispatch_floating(w.dtype, [&]<class T>() {
     const auto rule = [](const AdagradRange& range, const Units<T>& units) {
       return device::AdagradRule<T>{.units = units,
@@ -261,7 +275,7 @@ void CudaOps::adagrad(const AdagradRange* ranges, std::int64_t count, const Arra
                                     .decay = static_cast<T>(range.decay),
                                     .epsilon = static_cast<T>(range.epsilon)};
     };
-    for_ranges<T>(context_, "adagrad", ranges, count, rule, &device::adagrad<T>, w.as<T>(), g.as<T>(), sum.as<T>());
+    for_ranges<T>(context_, "adagrad", ranges, count, ema, rule, &device::adagrad<T>, w.as<T>(), g.as<T>(), sum.as<T>());
   });
 }
 

@@ -83,6 +83,21 @@ TEST(CudaKernels, EmaEqualsPlainLoops) {
   average.expect_equal("average");
 }
 
+// Of what a range changes alone, and of the weights after their step.
+TEST(CudaKernels, AStepTakesAnAverageAlong) {
+  Buffer w(1, false), g(2, false), average(3, false);
+  const SgdRange ranges[] = {{.begin = kBegin[0], .end = kEnd[0], .rate = 0.1}, {.begin = kBegin[1], .end = kEnd[1], .rate = 0.3}};
+  const WeightAverage ema{average.device.array(), 0.75};
+  backend(kCuda).sgd(ranges, 2, w.device.array(), g.device.array(), nullptr, &ema);
+  for (const SgdRange& r : ranges)
+    for (auto i = static_cast<std::size_t>(r.begin); i < static_cast<std::size_t>(r.end); ++i) {
+      w.host[i] -= r.rate * g.host[i];
+      average.host[i] = 0.75 * average.host[i] + 0.25 * w.host[i];
+    }
+  w.expect_equal("w");
+  average.expect_equal("average");
+}
+
 TEST(CudaKernels, DropoutKeepsWhereTheUniformNumberIsLargeEnough) {
   const double p = 0.3;
   for (const DType dtype : {f32, f64}) {

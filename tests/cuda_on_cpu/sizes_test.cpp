@@ -251,6 +251,16 @@ TEST_F(CudaSizes, OptimizersOverRangesOfAnySize) {
         ops.rmsprop(rmsprop.data(), count, c[0].array(), g.array(), c[1].array(), &c[2].array(), &c[3].array());
         ops.adagrad(adagrad.data(), count, d[0].array(), g.array(), d[1].array());
         ops.ema(g.array(), 0.9, d[2].array());
+        const Tensors averages = buffers(first);
+        const Tensors w = buffers(first), more = buffers(first);
+        const auto taken_along = [&](std::size_t k) { return WeightAverage{averages[k].array(), 0.9}; };
+        const WeightAverage sgd_average = taken_along(0), adam_average = taken_along(1), rmsprop_average = taken_along(2),
+                            adagrad_average = taken_along(3);
+        ops.sgd(sgd.data(), count, w[0].array(), g.array(), &more[1].array(), &sgd_average);
+        ops.adam(adam.data(), count, w[1].array(), g.array(), more[2].array(), more[3].array(), &adam_average);
+        ops.rmsprop(rmsprop.data(), count, w[2].array(), g.array(), more[3].array(), &more[2].array(), &more[1].array(),
+                    &rmsprop_average);
+        ops.adagrad(adagrad.data(), count, w[3].array(), g.array(), more[3].array(), &adagrad_average);
       }
     }
     return results;
