@@ -269,15 +269,15 @@ class REEL_API Ops {
 
   // --- optimisers, over flat buffers w, g, ... of one size; ema may be null --------------------------------------------
   /// momentum may be null when all ranges have momentum 0.
-  virtual void sgd(const SgdRange* ranges, std::int64_t count, const Array& w, const Array& g,
-                   const Array* momentum, const WeightAverage* ema = nullptr) = 0;
+  virtual void sgd(const SgdRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array* momentum,
+                   const WeightAverage* ema = nullptr) = 0;
   virtual void adam(const AdamRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& m,
                     const Array& v, const WeightAverage* ema = nullptr) = 0;
   /// `average` and `momentum` may be null when all ranges leave them out.
   virtual void rmsprop(const RmspropRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& v,
                        const Array* average, const Array* momentum, const WeightAverage* ema = nullptr) = 0;
-  virtual void adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g,
-                       const Array& sum, const WeightAverage* ema = nullptr) = 0;
+  virtual void adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& sum,
+                       const WeightAverage* ema = nullptr) = 0;
   /// average = decay average + (1 - decay) w.
   virtual void ema(const Array& w, double decay, const Array& average) = 0;
   /// sums[i] (on the host) = the sum of the squares of range i of x (bf16 and f16 too), squared and added up in double, in an

@@ -30,7 +30,7 @@ Adagrad::Adagrad(std::vector<Parameter> parameters, const AdagradOptions& option
       initial_(options.initial) {}
 
 void Adagrad::update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g,
-                 const WeightAverage* ema) {
+                     const WeightAverage* ema) {
   Ops& ops = backend(w.device);
   ranges_.clear();
   for (const Piece& piece : pieces) {

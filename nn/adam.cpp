@@ -44,7 +44,7 @@ AdamBase::AdamBase(const char* kind, const char* call, std::vector<Parameter> pa
       rectified_(rectified) {}
 
 void AdamBase::update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g,
-                 const WeightAverage* ema) {
+                      const WeightAverage* ema) {
   ranges_.clear();
   for (const Piece& piece : pieces) {
     const double t = static_cast<double>(piece.steps + 1);

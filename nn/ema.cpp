@@ -45,7 +45,8 @@ Tensor Ema::view(const Parameter& parameter) const {
 }
 
 Ema::Part* Ema::part_of(const reel::detail::FlatBuffer& home) {
-  const auto found = std::find_if(parts_.begin(), parts_.end(), [&](const Part& part) { return part.home.get() == &home; });
+  const auto found =
+      std::find_if(parts_.begin(), parts_.end(), [&](const Part& part) { return part.home.get() == &home; });
   return found == parts_.end() ? nullptr : &*found;
 }
 
@@ -65,7 +66,8 @@ void Ema::check_update(SourceLocation where) {
   for (Part& part : parts_) part.updated = false;
 }
 
-std::optional<WeightAverage> Ema::average_of(const reel::detail::FlatBuffer& home, std::int64_t low, std::int64_t high) {
+std::optional<WeightAverage> Ema::average_of(const reel::detail::FlatBuffer& home, std::int64_t low,
+                                             std::int64_t high) {
   const Part* const part = part_of(home);
   if (part == nullptr) return std::nullopt;
   return WeightAverage{detail::stretch(part->averages, low, high), decay_};
@@ -74,7 +76,8 @@ std::optional<WeightAverage> Ema::average_of(const reel::detail::FlatBuffer& hom
 void Ema::update(const reel::detail::FlatBuffer& home, std::int64_t low, std::int64_t high) {
   const Tensor& averages = part_of(home)->averages;
   if (low < high)
-    backend(averages.device()).ema(detail::stretch(home.values, low, high), decay_, detail::stretch(averages, low, high));
+    backend(averages.device())
+        .ema(detail::stretch(home.values, low, high), decay_, detail::stretch(averages, low, high));
 }
 
 void Ema::finish_update() {

@@ -80,7 +80,7 @@ class REEL_API Optimizer {
     std::int64_t begin, end;
     std::int64_t steps;  // that were made before this one
     double rate, decay;
-    double gradient_scale;  // by which the step multiplies gradients
+    double gradient_scale;            // by which the step multiplies gradients
     std::size_t first = 0, last = 0;  // of home's members
   };
   /// The stretch of a flat buffer in which the parameters lie, with the optimiser's buffers parallel to it.

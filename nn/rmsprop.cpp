@@ -37,7 +37,7 @@ RMSprop::RMSprop(std::vector<Parameter> parameters, const RMSpropOptions& option
       centered_(options.centered) {}
 
 void RMSprop::update(const std::vector<Piece>& pieces, Part& part, const Array& w, const Array& g,
-                 const WeightAverage* ema) {
+                     const WeightAverage* ema) {
   ranges_.clear();
   for (const Piece& piece : pieces)
     ranges_.push_back({.begin = piece.begin,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "reel/core/parallel.h"
 #include "reel/core/tape.h"
 #include "reel/nn/checkpoint.h"
 #include "reel/nn/linear.h"
@@ -120,7 +121,8 @@ struct Model {
   void make_gradients(std::uint64_t seed) {
     for (std::size_t i = 0; i < of_step.size(); ++i) {
       Generator generator(seed * 100 + i);
-      if (i % 6 != 3 || seed % 2 == 0) of_step[i].set_gradient(randn(of_step[i].shape(), generator, {.dtype = of_step[i].dtype()}));
+      if (i % 6 != 3 || seed % 2 == 0)
+        of_step[i].set_gradient(randn(of_step[i].shape(), generator, {.dtype = of_step[i].dtype()}));
     }
   }
 };

@@ -7,13 +7,11 @@
 namespace reel::cpu::REEL_CPU_ISA {
 
 #if defined(REEL_SIMD_AVX512)
-/// An op's polynomials: y = P(x), or x P(x), and dx = dy P(x).
+/// An op's polynomials: y = x P(x), or a bound of x and P(x), and dx = dy P(x).
 template <class Op>
 inline constexpr std::nullptr_t kValue = nullptr;
 template <class Op>
 inline constexpr std::nullptr_t kSlope = nullptr;
-template <class Op>
-inline constexpr bool kTimesX = true;
 
 #define REEL_POLYNOMIALS(constant, Struct, table) \
   template <>                                     \
@@ -33,9 +31,6 @@ REEL_POLYNOMIALS(kSlope, Softplus, kSigmoid);
 REEL_POLYNOMIALS(kValue, Logsigmoid, kLogsigmoid);
 REEL_POLYNOMIALS(kSlope, Logsigmoid, kFallingSigmoid);
 #undef REEL_POLYNOMIALS
-template <class Op>
-requires is_one_of<Op, scalar::Softplus, scalar::Logsigmoid>
-inline constexpr bool kTimesX<Op> = false;
 
 template <class Op>
 inline constexpr bool kIsActivation = !std::is_null_pointer_v<std::remove_cvref_t<decltype(kValue<Op>)>>;
@@ -70,7 +65,7 @@ template <class Op>
 REEL_INLINE void run_activation(int64_t count, const float* x, float* y, bool past_caches,
                                 [[maybe_unused]] Run formula) {
 #if defined(REEL_SIMD_AVX512)
-  run_piecewise(kValue<Op>, x, kTimesX<Op> ? x : nullptr, y, count, past_caches, formula);
+  run_piecewise(kValue<Op>, x, x, y, count, past_caches, formula);
 #elif defined(__AVX2__)
   long_formula_of_vectors(count, x, x, y, past_caches, [](Vec<float> x_i, Vec<float>) { return Gelu::value(x_i); });
 #endif

@@ -62,8 +62,8 @@ class CpuOps final : public Ops {
 
   void sgd(const SgdRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array* momentum,
            const WeightAverage* ema) override;
-  void adam(const AdamRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& m,
-            const Array& v, const WeightAverage* ema) override;
+  void adam(const AdamRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& m, const Array& v,
+            const WeightAverage* ema) override;
 
   void parametric(ParametricOp op, const double* parameters, const Array& x, const Array& y) override;
   void parametric_backward(ParametricOp op, const double* parameters, const Array& x, const Array& dy,
@@ -126,8 +126,8 @@ class CpuOps final : public Ops {
                                const Array& dx) override;
   void rmsprop(const RmspropRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& v,
                const Array* average, const Array* momentum, const WeightAverage* ema) override;
-  void adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g,
-               const Array& sum, const WeightAverage* ema) override;
+  void adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& sum,
+               const WeightAverage* ema) override;
   void ema(const Array& w, double decay, const Array& average) override;
   void sums_of_squares(const FlatRange* ranges, std::int64_t count, const Array& x, double* sums) override;
   void random_gamma(const Array& alpha, const PhiloxState& state, const Array& y) override;

@@ -56,7 +56,8 @@ void adam_step(const AdamRange& range, T* w, const T* g, T* m, T* v, int64_t beg
 
 }  // namespace
 
-void CpuOps::sgd(const SgdRange* ranges, int64_t count, const Array& w, const Array& g, const Array* momentum, const WeightAverage* ema) {
+void CpuOps::sgd(const SgdRange* ranges, int64_t count, const Array& w, const Array& g, const Array* momentum,
+                 const WeightAverage* ema) {
   dispatch_floating(w.dtype, [&]<class T>() {
     for_each_piece<T>(ranges, count, w, ema, [&](const SgdRange& range, int64_t begin, int64_t end) {
       sgd_step<T>(range, w.as<T>(), g.as<T>(), momentum ? momentum->as<T>() : nullptr, begin, end);

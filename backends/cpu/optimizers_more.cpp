@@ -72,7 +72,8 @@ void CpuOps::rmsprop(const RmspropRange* ranges, int64_t count, const Array& w, 
   });
 }
 
-void CpuOps::adagrad(const AdagradRange* ranges, int64_t count, const Array& w, const Array& g, const Array& sum, const WeightAverage* ema) {
+void CpuOps::adagrad(const AdagradRange* ranges, int64_t count, const Array& w, const Array& g, const Array& sum,
+                     const WeightAverage* ema) {
   dispatch_floating(w.dtype, [&]<class T>() {
     for_each_piece<T>(ranges, count, w, ema, [&](const AdagradRange& range, int64_t begin, int64_t end) {
       adagrad_step<T>(range, w.as<T>(), g.as<T>(), sum.as<T>(), begin, end);

@@ -9,14 +9,20 @@ namespace reel::cpu::REEL_CPU_ISA {
 #if defined(REEL_SIMD_AVX512)
 /// Of which x a table knows the function.
 enum class Sides : std::uint8_t {
-  right,  // of `low`: beyond `last` all is as there
-  any,    // from `low` to `high`; beyond `first` and `last` all is as there
+  right,  // from `low` on: beyond `last` all is as there
+  left,   // up to `high`: beyond `first` all is as there
+  both,   // from `low` to `high`
+};
+/// What y is made of, of a table's value P.
+enum class Makes : std::uint8_t {
+  product,  // factor P
+  bound,    // P, or x where it is the larger one (of a left side: the less)
 };
 
 /// 32 polynomials, of which each lane picks one, whose coefficients two registers hold. An interval's column is told by five bits
 /// of x scale + shift, from the `drop`th on: those are the last ones of a whole number where `shift` is so large that the sum is
 /// one, else the exponent and eighths of one.
-template <int rows, Sides sides>
+template <int rows, Sides sides, Makes makes>
 struct Piecewise {
   float low, high, first, last, scale, shift;
   int drop;
@@ -61,35 +67,34 @@ class FarLanes {
   std::int32_t places_[kMost + V::width];
 };
 
-/// y[i] = factor[i] P(x[i]), or P(x[i]) where there are no factors, for tables of any sides. y may be x or factor. formula(x,
-/// factor, y, count) is for x that are none of the table's. With `past_caches` y goes there.
-template <int rows, Sides sides>
-__attribute__((noinline)) static void run_piecewise(const Piecewise<rows, sides>& table, const float* x,
+/// y[i] of P(x[i]) and factor[i], which may be x. y may be one of the two. formula(x, factor, y, count) is for x that the table does
+/// not know. With `past_caches` y goes there.
+template <int rows, Sides sides, Makes makes>
+__attribute__((noinline)) static void run_piecewise(const Piecewise<rows, sides, makes>& table, const float* x,
                                                     const float* factor, float* y, int64_t count, bool past_caches,
                                                     Run formula) {
   using V = Vec<float>;
   const auto all = [](float value) { return V::broadcast(value); };
   const V low = all(table.low), high = all(table.high), first = all(table.first), last = all(table.last);
-  const V scale = all(table.scale), shift = all(table.shift), one = all(factor == nullptr ? 1.0f : 0.0f);
-  const LaneBits drop = LaneBits{} + table.drop, keep = LaneBits{} - (factor == nullptr ? 0 : 1);
-  if (factor == nullptr) factor = x;
+  const V scale = all(table.scale), shift = all(table.shift);
+  const LaneBits drop = LaneBits{} + table.drop;
   for (int64_t begin = 0; begin < count; begin += FarLanes::kMost) {
     FarLanes far;
     const auto value = [&](V x_i, V factor_i) {
-      V clamped{V::R::min(last.raw, x_i.raw)};  // NaN stays
-      __mmask16 known = _mm512_cmp_ps_mask(x_i.raw, low.raw, _CMP_GE_OQ);
-      if constexpr (sides == Sides::any) {
-        clamped = {V::R::max(first.raw, clamped.raw)};
-        known = _mm512_mask_cmp_ps_mask(known, x_i.raw, high.raw, _CMP_LE_OQ);
-        factor_i = from_bits((bits_of(factor_i) & keep) | bits_of(one));
-      }
+      V near = x_i;
+      __mmask16 known = 0xffff;
+      if constexpr (sides == Sides::right) near = {V::R::min(last.raw, near.raw)};  // NaN stays
+      if constexpr (sides == Sides::left) near = {V::R::max(first.raw, near.raw)};
+      if constexpr (sides != Sides::left) known = _mm512_cmp_ps_mask(x_i.raw, low.raw, _CMP_GE_OQ);
+      if constexpr (sides != Sides::right) known = _mm512_mask_cmp_ps_mask(known, x_i.raw, high.raw, _CMP_LE_OQ);
       far.next(known, x_i, factor_i);
-      const LaneBits interval = bits_of(fma(clamped, scale, shift)) >> drop;
-      const V v = clamped - pick(table.powers[0], interval);
+      const LaneBits interval = bits_of(fma(near, scale, shift)) >> drop;
+      const V v = near - pick(table.powers[0], interval);
       V sum = pick(table.powers[rows - 1], interval);
 #pragma GCC unroll 8
       for (int k = rows - 2; k >= 1; --k) sum = fma(sum, v, pick(table.powers[k], interval));
-      return factor_i * sum;
+      if constexpr (makes == Makes::product) return factor_i * sum;
+      return V{sides == Sides::left ? V::R::min(sum.raw, x_i.raw) : V::R::max(sum.raw, x_i.raw)};
     };
     long_formula_of_vectors(min(FarLanes::kMost, count - begin), x + begin, factor + begin, y + begin, past_caches,
                             value);

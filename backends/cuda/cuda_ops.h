@@ -126,13 +126,13 @@ class CudaOps final : public MissingOps {
 
   void sgd(const SgdRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array* momentum,
            const WeightAverage* ema) override;
-  void adam(const AdamRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& m,
-            const Array& v, const WeightAverage* ema) override;
+  void adam(const AdamRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& m, const Array& v,
+            const WeightAverage* ema) override;
 
   void rmsprop(const RmspropRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& v,
                const Array* average, const Array* momentum, const WeightAverage* ema) override;
-  void adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g,
-               const Array& sum, const WeightAverage* ema) override;
+  void adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& sum,
+               const WeightAverage* ema) override;
   void ema(const Array& w, double decay, const Array& average) override;
   void sums_of_squares(const FlatRange* ranges, std::int64_t count, const Array& x, double* sums) override;
   void dropout(const Array& x, double p, const PhiloxState& state, const Array& y) override;

@@ -183,9 +183,8 @@ namespace {
 
 /// kernel(rules, fault, buffers...) for a few ranges at a time; rule_of(range, units) gives a range's rule.
 template <class T, class Range, class RuleOf, class Rule, class... Pointers>
-void for_ranges(const Context& context, const char* name, const Range* ranges, int64_t count,
-                const WeightAverage* ema, RuleOf rule_of,
-                void (*kernel)(device::Rules<Rule>, const Fault*, Pointers...),
+void for_ranges(const Context& context, const char* name, const Range* ranges, int64_t count, const WeightAverage* ema,
+                RuleOf rule_of, void (*kernel)(device::Rules<Rule>, const Fault*, Pointers...),
                 std::type_identity_t<Pointers>... buffers) {
   T* const averages = ema != nullptr ? ema->values.as<T>() : nullptr;
   const bool packed = in_packs<T>({buffers..., averages});
@@ -207,7 +206,8 @@ void for_ranges(const Context& context, const char* name, const Range* ranges, i
 
 }  // namespace
 
-void CudaOps::sgd(const SgdRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array* momentum, const WeightAverage* ema) {
+void CudaOps::sgd(const SgdRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array* momentum,
+                  const WeightAverage* ema) {
   dispatch_floating(w.dtype, [&]<class T>() {
     const auto rule = [](const SgdRange& range, const Units<T>& units) {
       return device::SgdRule<T>{.units = units,
@@ -219,7 +219,8 @@ void CudaOps::sgd(const SgdRange* ranges, std::int64_t count, const Array& w, co
                                 .nesterov = range.nesterov,
                                 .first = range.first};
     };
-    for_ranges<T>(context_, "sgd", ranges, count, ema, rule, &device::sgd<T>, w.as<T>(), g.as<T>(), data_of<T>(momentum));
+    for_ranges<T>(context_, "sgd", ranges, count, ema, rule, &device::sgd<T>, w.as<T>(), g.as<T>(),
+                  data_of<T>(momentum));
   });
 }
 
@@ -242,7 +243,8 @@ void CudaOps::adam(const AdamRange* ranges, std::int64_t count, const Array& w, 
           .rectified = range.rectified,
       };
     };
-    for_ranges<T>(context_, "adam", ranges, count, ema, rule, &device::adam<T>, w.as<T>(), g.as<T>(), m.as<T>(), v.as<T>());
+    for_ranges<T>(context_, "adam", ranges, count, ema, rule, &device::adam<T>, w.as<T>(), g.as<T>(), m.as<T>(),
+                  v.as<T>());
   });
 }
 
@@ -265,8 +267,8 @@ void CudaOps::rmsprop(const RmspropRange* ranges, std::int64_t count, const Arra
   });
 }
 
-void CudaOps::adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g,
-                      const Array& sum, const WeightAverage* ema) {
+void CudaOps::adagrad(const AdagradRange* ranges, std::int64_t count, const Array& w, const Array& g, const Array& sum,
+                      const WeightAverage* ema) {
   dispatch_floating(w.dtype, [&]<class T>() {
     const auto rule = [](const AdagradRange& range, const Units<T>& units) {
       return device::AdagradRule<T>{.units = units,
@@ -275,7 +277,8 @@ void CudaOps::adagrad(const AdagradRange* ranges, std::int64_t count, const Arra
                                     .decay = static_cast<T>(range.decay),
                                     .epsilon = static_cast<T>(range.epsilon)};
     };
-    for_ranges<T>(context_, "adagrad", ranges, count, ema, rule, &device::adagrad<T>, w.as<T>(), g.as<T>(), sum.as<T>());
+    for_ranges<T>(context_, "adagrad", ranges, count, ema, rule, &device::adagrad<T>, w.as<T>(), g.as<T>(),
+                  sum.as<T>());
   });
 }
 

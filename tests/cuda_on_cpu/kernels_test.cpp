@@ -86,7 +86,8 @@ TEST(CudaKernels, EmaEqualsPlainLoops) {
 // Of what a range changes alone, and of the weights after their step.
 TEST(CudaKernels, AStepTakesAnAverageAlong) {
   Buffer w(1, false), g(2, false), average(3, false);
-  const SgdRange ranges[] = {{.begin = kBegin[0], .end = kEnd[0], .rate = 0.1}, {.begin = kBegin[1], .end = kEnd[1], .rate = 0.3}};
+  const SgdRange ranges[] = {{.begin = kBegin[0], .end = kEnd[0], .rate = 0.1},
+                             {.begin = kBegin[1], .end = kEnd[1], .rate = 0.3}};
   const WeightAverage ema{average.device.array(), 0.75};
   backend(kCuda).sgd(ranges, 2, w.device.array(), g.device.array(), nullptr, &ema);
   for (const SgdRange& r : ranges)

@@ -254,8 +254,8 @@ TEST_F(CudaSizes, OptimizersOverRangesOfAnySize) {
         const Tensors averages = buffers(first);
         const Tensors w = buffers(first), more = buffers(first);
         const auto taken_along = [&](std::size_t k) { return WeightAverage{averages[k].array(), 0.9}; };
-        const WeightAverage sgd_average = taken_along(0), adam_average = taken_along(1), rmsprop_average = taken_along(2),
-                            adagrad_average = taken_along(3);
+        const WeightAverage sgd_average = taken_along(0), adam_average = taken_along(1),
+                            rmsprop_average = taken_along(2), adagrad_average = taken_along(3);
         ops.sgd(sgd.data(), count, w[0].array(), g.array(), &more[1].array(), &sgd_average);
         ops.adam(adam.data(), count, w[1].array(), g.array(), more[2].array(), more[3].array(), &adam_average);
         ops.rmsprop(rmsprop.data(), count, w[2].array(), g.array(), more[3].array(), &more[2].array(), &more[1].array(),
