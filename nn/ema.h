@@ -16,8 +16,8 @@ struct EmaOptions {
 };
 
 /// An exponential moving average of parameters: the first update() copies them, each later one does
-/// average = decay average + (1 - decay) value, one kernel per flat buffer, or none of its own with Optimizer::step(ema). For evaluation swap() exchanges averages and
-/// values, and a second swap() exchanges them back. For one thread.
+/// average = decay average + (1 - decay) value, one kernel per flat buffer, or none of its own with Optimizer::step(ema). For
+/// evaluation swap() exchanges averages and values, and a second swap() exchanges them back. For one thread.
 class REEL_API Ema {
  public:
   using Options = EmaOptions;
@@ -27,8 +27,8 @@ class REEL_API Ema {
   Ema(const Ema&) = delete;
   Ema& operator=(const Ema&) = delete;
 
-  /// After each step of the optimiser; Optimizer::step(ema) is both. Throws Error while averages and values are exchanged, or if parameters have moved in
-  /// memory since the first update (Module::to).
+  /// After each step of the optimiser; Optimizer::step(ema) is both. Throws Error while averages and values are exchanged, or if
+  /// parameters have moved in memory since the first update (Module::to).
   void update(SourceLocation where = SourceLocation::current());
   /// Counts as a write to each parameter. Throws Error before the first update.
   void swap(SourceLocation where = SourceLocation::current());

@@ -148,7 +148,8 @@ void Optimizer::take_step(Ema* ema, SourceLocation where) {
   for (Part& part : parts_) {
     find_pieces(part, rate, scale);
     if (pieces_.empty()) continue;
-    const auto average = ema != nullptr ? ema->average_of(*part.home, part.low, part.high) : std::nullopt;
+    const auto average =
+        ema != nullptr && has_few_others(part) ? ema->average_of(*part.home, part.low, part.high) : std::nullopt;
     update(pieces_, part, stretch(part.home->values, part.low, part.high),
            stretch(part.home->gradients, part.low, part.high), average ? &*average : nullptr);
     if (average) average_others(*ema, part);
@@ -158,6 +159,16 @@ void Optimizer::take_step(Ema* ema, SourceLocation where) {
     if (takes_part(parameters_[i])) ++counts_[i];
   zero_gradients();
   ++steps_;
+}
+
+// Whether few stretches of the part's home lie between its pieces: each would be a kernel, where all of it is one.
+bool Optimizer::has_few_others(const Part& part) const {
+  std::size_t next = 0, others = 0;
+  for (const Piece& piece : pieces_) {
+    if (piece.first > next) ++others;
+    next = piece.last + 1;
+  }
+  return others + (next < part.home->members.size() ? 1 : 0) <= 4;
 }
 
 // Of the part's home, the parameters that lie in no piece; what lies between neighbours is zero, and its average too.

@@ -36,8 +36,8 @@ class REEL_API Optimizer {
   /// which takes no pass of its own; on a GPU the host waits once a step, for the norm.
   /// Throws Error if parameters have moved in memory since the first step (Module::to).
   void step(SourceLocation where = SourceLocation::current());
-  /// The same, and ema.update() behind it, to the bit, but averages are brought up to date as the step writes the values. Throws Error
-  /// as both do, before anything changes.
+  /// The same, and ema.update() behind it, to the bit, but averages are brought up to date as the step writes the values. All of the
+  /// average's parameters are: of several optimisers one takes it along, the last. Throws Error as both do, before anything changes.
   void step(Ema& ema, SourceLocation where = SourceLocation::current());
   /// The norm that the last step's gradients had before max_norm was applied. Throws Error without that option, and before a
   /// step.
@@ -111,6 +111,7 @@ class REEL_API Optimizer {
 
   void lay_out(SourceLocation where);
   void take_step(Ema* ema, SourceLocation where);
+  bool has_few_others(const Part& part) const;
   void average_others(Ema& ema, const Part& part) const;
   void find_pieces(const Part& part, double rate, double gradient_scale);
   std::vector<double> schedule_states() const;

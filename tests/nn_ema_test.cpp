@@ -163,6 +163,43 @@ TEST(Ema, AStepThatTakesItAlongEqualsAStepAndAnUpdate) {
   set_num_threads(before);
 }
 
+// Two optimisers of one flat buffer, of which the second takes the average along: of many small parameters, one by one.
+TEST(Ema, OfParametersThatTwoOptimisersShareIsUpdatedAsAWhole) {
+  for (const std::size_t count : {3u, 40u}) {
+    std::vector<Parameter> parameters[2];
+    std::vector<std::unique_ptr<Ema>> averages;
+    for (std::vector<Parameter>& all : parameters) {
+      Generator generator(1);
+      std::vector<Parameter> even, odd;
+      for (std::size_t i = 0; i < count; ++i) {
+        all.push_back(Parameter(randn({5 + static_cast<std::int64_t>(i)}, generator)));
+        (i % 2 == 0 ? even : odd).push_back(all.back());
+      }
+      flatten_parameters(all);
+      const bool along = &all == &parameters[1];
+      averages.push_back(std::make_unique<Ema>(all, EmaOptions{.decay = 0.9}));
+      SGD sgd(even, {.lr = 0.1});
+      RAdam adam(odd, {.lr = 0.1, .max_norm = 0.5});
+      for (std::uint64_t t = 0; t < 4; ++t) {
+        for (Parameter& p : all) {
+          Generator gradients(t);
+          p.set_gradient(randn(p.shape(), gradients));
+        }
+        sgd.step();
+        if (along) {
+          adam.step(*averages.back());
+        } else {
+          adam.step();
+          averages.back()->update();
+        }
+      }
+    }
+    for (std::size_t i = 0; i < count; ++i)
+      ASSERT_EQ(values_of(averages[0]->average(parameters[0][i])), values_of(averages[1]->average(parameters[1][i])))
+          << i;
+  }
+}
+
 TEST(Ema, AStepThatCannotTakeItAlongChangesNothing) {
   Parameter p(ones({3}));
   SGD sgd({p}, {.lr = 1});

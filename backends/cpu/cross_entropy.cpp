@@ -132,7 +132,7 @@ template <class T, class Index>
 void loss_rows(const T* x, int64_t rows, int64_t cols, const Index* target, int64_t ignore, T* loss, T* lse, T w,
                T* dx) {
   const ShortRows<T> tile(rows, cols);
-  Unscaled<T> unscaled{.last = dx + rows * cols - 1};
+  Unscaled<T> unscaled{.last = dx == nullptr ? nullptr : dx + rows * cols - 1};
   for (int64_t first = 0; first < rows; first += kLogRows<T>) {
     const int64_t count = min(kLogRows<T>, rows - first);
     const T* const from = x + first * cols;

@@ -30,7 +30,7 @@ struct Piecewise {
   alignas(64) float powers[rows][32];
 };
 
-/// What lies beyond a table, of some hundred elements: it is put together, and so costs a formula what it would cost alone.
+/// What lies beyond a table, of some hundred elements: it is put together, so that the formula has whole vectors of it.
 class FarLanes {
   using V = Vec<float>;
 
@@ -51,12 +51,22 @@ class FarLanes {
   __attribute__((noinline)) void add(__mmask16 far, V x, V factor) {
     const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i places = _mm512_add_epi32(lanes, _mm512_set1_epi32(place_));
-    _mm512_storeu_ps(x_ + count_, _mm512_maskz_compress_ps(far, x.raw));
-    _mm512_storeu_ps(factor_ + count_, _mm512_maskz_compress_ps(far, factor.raw));
-    _mm512_storeu_si512(places_ + count_, _mm512_maskz_compress_epi32(far, places));
+    if (far == 0xffff) {
+      x.store(x_ + count_);
+      factor.store(factor_ + count_);
+      _mm512_storeu_si512(places_ + count_, places);
+    } else {
+      _mm512_storeu_ps(x_ + count_, _mm512_maskz_compress_ps(far, x.raw));
+      _mm512_storeu_ps(factor_ + count_, _mm512_maskz_compress_ps(far, factor.raw));
+      _mm512_storeu_si512(places_ + count_, _mm512_maskz_compress_epi32(far, places));
+    }
     count_ += __builtin_popcount(far);
   }
   __attribute__((noinline)) void write_all(float* y, Run formula) {
+    if (count_ == place_) {  // all of them
+      formula(x_, factor_, y, count_);
+      return;
+    }
     float values[kMost];
     formula(x_, factor_, values, count_);
     for (int i = 0; i < count_; ++i) y[places_[i]] = values[i];

@@ -34,7 +34,8 @@ struct Weights {
 };
 
 /// rule(numbers, grad) for each weight, which changes its N numbers: those of `from`, null for 0, and written to `to` but
-/// where that is null. The first is the weight, which goes into the averages. Whether a fault waits is read along with the weights and asked after that: one way to memory, not two.
+/// where that is null. The first is the weight, which goes into the averages. Whether a fault waits is read along with the weights
+/// and asked after that: one way to memory, not two.
 template <class T, int N, class F>
 REEL_DEVICE void update(const Units<T>& units, const T* g, const T* const (&from)[N], T* const (&to)[N],
                         const Averages<T>& averages, const Fault* fault, F rule) {

@@ -162,7 +162,7 @@ Ref ref_of(const Tensor& x) { return {x.shape(), x.to_vector<double>()}; }
 // Results that no cache holds are written past all of them.
 TEST(ResultsPastTheCaches, AreThoseOfPieces) {
   constexpr std::int64_t kSize = 10'000'019, kPiece = 1 << 20;  // 40 MB
-  const Tensor all = arange(kSize + 1) * 1e-6 - 5.0, x = narrow(all, 0, 1, kSize), dy = 3.0 - x * x;
+  const Tensor all = arange(kSize + 1) * 3e-6 - 15.0, x = narrow(all, 0, 1, kSize), dy = 3.0 - x * x;
   const auto gradient = [](Tensor (*f)(const Tensor&, SourceLocation)) {
     return [f](const Tensor& x, const Tensor& dy) {
       Tape tape;
@@ -172,11 +172,14 @@ TEST(ResultsPastTheCaches, AreThoseOfPieces) {
   };
   const std::vector<std::function<Tensor(const Tensor&, const Tensor&)>> functions = {
       [](const Tensor& a, const Tensor&) { return gelu(a); },
+      [](const Tensor& a, const Tensor&) { return logsigmoid(a); },
+      [](const Tensor& a, const Tensor&) { return dish(a); },
       [](const Tensor& a, const Tensor&) { return exp(a); },
       [](const Tensor& a, const Tensor& b) { return a + b; },
       [](const Tensor& a, const Tensor&) { return 1.5 - a; },
       [](const Tensor& a, const Tensor& b) { return a < b; },
       gradient(gelu),
+      gradient(silu),
       gradient(tanh),
   };
   for (std::size_t i = 0; i < functions.size(); ++i) {
