@@ -18,7 +18,8 @@ using reel::detail::ParameterState;
 
 namespace {
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;  // that schedules, which compute in double, tell apart
-}
+constexpr int kMostOthers = 4;
+}  // namespace
 
 Optimizer::Optimizer(const char* kind, const char* call, std::vector<const char*> buffers,
                      std::vector<Parameter> parameters, Schedule rate, double decay, std::optional<double> max_norm,
@@ -118,6 +119,28 @@ void Optimizer::find_pieces(const Part& part, double rate, double gradient_scale
 
 // --- steps ------------------------------------------------------------------------------------------------------------
 
+// f(low, high) for the stretches of the part's home whose parameters lie in no piece. What lies between neighbours is zero, and its
+// average too.
+template <class F>
+void Optimizer::for_each_other(const Part& part, F f) const {
+  std::size_t next = 0;
+  std::int64_t from = 0;
+  for (const Piece& piece : pieces_) {
+    if (piece.first > next) f(from, part.low + piece.begin);
+    next = piece.last + 1;
+    from = part.low + piece.end;
+  }
+  if (next < part.home->members.size()) f(from, part.home->values.size());
+}
+
+// What a step takes along for this part; nothing where many stretches stand aside: each would be a kernel, and all of it is one.
+std::optional<WeightAverage> Optimizer::average_of(Ema* ema, const Part& part) const {
+  if (ema == nullptr) return std::nullopt;
+  int others = 0;
+  for_each_other(part, [&](std::int64_t, std::int64_t) { ++others; });
+  return others <= kMostOthers ? ema->average_of(*part.home, part.low, part.high) : std::nullopt;
+}
+
 void Optimizer::step(SourceLocation where) { take_step(nullptr, where); }
 
 void Optimizer::step(Ema& ema, SourceLocation where) {
@@ -148,40 +171,19 @@ void Optimizer::take_step(Ema* ema, SourceLocation where) {
   for (Part& part : parts_) {
     find_pieces(part, rate, scale);
     if (pieces_.empty()) continue;
-    const auto average =
-        ema != nullptr && has_few_others(part) ? ema->average_of(*part.home, part.low, part.high) : std::nullopt;
+    const std::optional<WeightAverage> average = average_of(ema, part);
     update(pieces_, part, stretch(part.home->values, part.low, part.high),
            stretch(part.home->gradients, part.low, part.high), average ? &*average : nullptr);
-    if (average) average_others(*ema, part);
+    if (average) {
+      for_each_other(part, [&](std::int64_t low, std::int64_t high) { ema->update(*part.home, low, high); });
+      ema->updated(*part.home);
+    }
     reel::detail::ran(call_, where, {&part.home->gradients}, part.home->values);
   }
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (takes_part(parameters_[i])) ++counts_[i];
   zero_gradients();
   ++steps_;
-}
-
-// Whether few stretches of the part's home lie between its pieces: each would be a kernel, where all of it is one.
-bool Optimizer::has_few_others(const Part& part) const {
-  std::size_t next = 0, others = 0;
-  for (const Piece& piece : pieces_) {
-    if (piece.first > next) ++others;
-    next = piece.last + 1;
-  }
-  return others + (next < part.home->members.size() ? 1 : 0) <= 4;
-}
-
-// Of the part's home, the parameters that lie in no piece; what lies between neighbours is zero, and its average too.
-void Optimizer::average_others(Ema& ema, const Part& part) const {
-  std::size_t next = 0;
-  std::int64_t from = 0;
-  for (const Piece& piece : pieces_) {
-    if (piece.first > next) ema.update(*part.home, from, part.low + piece.begin);
-    next = piece.last + 1;
-    from = part.low + piece.end;
-  }
-  if (next < part.home->members.size()) ema.update(*part.home, from, part.home->values.size());
-  ema.updated(*part.home);
 }
 
 void Optimizer::zero_gradients() {

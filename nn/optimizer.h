@@ -111,8 +111,9 @@ class REEL_API Optimizer {
 
   void lay_out(SourceLocation where);
   void take_step(Ema* ema, SourceLocation where);
-  bool has_few_others(const Part& part) const;
-  void average_others(Ema& ema, const Part& part) const;
+  template <class F>
+  void for_each_other(const Part& part, F f) const;
+  std::optional<WeightAverage> average_of(Ema* ema, const Part& part) const;
   void find_pieces(const Part& part, double rate, double gradient_scale);
   std::vector<double> schedule_states() const;
   void load_schedule_states(const std::vector<double>& all, SourceLocation where);

@@ -20,7 +20,7 @@ constexpr int64_t kWriteAhead = 8192;
 /// A row of exponentials that still has to be scaled to its gradient.
 template <class T>
 struct Unscaled {
-  const T* last;    // element of the rows that a thread writes
+  const T* last;    // the last element that its thread writes
   T* dx = nullptr;  // null: none
   T scale = 0, at_target = 0;
   int64_t target = 0;

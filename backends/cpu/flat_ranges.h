@@ -8,7 +8,7 @@ namespace reel::cpu::REEL_CPU_ISA {
 // A step is bound by memory: small pieces suffice to keep all threads busy.
 inline constexpr int64_t kPiece = 32768;
 
-/// Of an element count that a step and its average walk in turns, so that what the one has written is near for the other.
+/// Elements that a step and its average take in turns, so that what the one has written is near for the other.
 inline constexpr int64_t kInTurns = 2048;
 
 /// average = decay average + (1 - decay) w for elements [begin, end).
