@@ -7,13 +7,18 @@
 
 /// The middle part of the matrix product: a piece of c, tile by tile, from operands where they are or from packed copies.
 ///
-/// b packed: panels of kPanel columns, one after the other, each [k, kPanel] in the room of panel_room(k) (the last one too).
-/// a packed: a row tile, [k, packed_rows(rows)] of a transposed a, [rows, copied_stride(k)] of one that is not.
+/// b packed: panels of kPanel columns, one after the other, each [k, kPanel] in the room of panel_room(k) (the last one too); or one
+/// of kWidePanel. a packed: a row tile, [k, packed_rows(rows)] of a transposed a, [rows, copied_stride(k)] of one that is not; or, for
+/// wide panels, all its rows, [rows, copied_stride(k)].
 namespace reel::cpu::REEL_CPU_ISA::product {
 
 /// Columns of c that a tile spans.
 template <class T>
 inline constexpr int64_t kPanel = 2 * Vec<T>::width;
+/// Those that the widest one does, if the instruction set has it. Its panels are worked through one by one.
+template <class T>
+inline constexpr int64_t kWidePanel = Vec<T>::width* kTileVectors;
+inline constexpr bool kHasWidePanels = kTileVectors > 2;
 
 /// Where part `i` of `count` even parts of [0, size) begins.
 REEL_INLINE int64_t part_start(int64_t size, int64_t count, int64_t i) { return size * i / count; }
@@ -38,31 +43,40 @@ struct Block {
 /// panels in turn, and k is mostly a power of two.
 template <class T>
 REEL_INLINE constexpr int64_t panel_room(int64_t k) {
-  return (k + 1) * kPanel<T>;
+  return (k + 1) * max(kPanel<T>, kWidePanel<T>);
 }
 
 /// When b's block is copied into panels: never, by the first row tile as it reads it, or before. (Transposed it always is.)
 enum class PackB { never, in_passing, before };
 
 /// How a block is worked through: in row_pieces times column_pieces pieces, which share nothing. A piece runs with a block
-/// of b of [k, columns] at a time, which it packs as told to; and each row tile of a, if told to.
+/// of b of [k, columns] at a time, which it packs as told to; and each row tile of a, if told to. Wide: columns are kWidePanel.
 struct Cut {
   int64_t row_pieces = 1, column_pieces = 1;
   int64_t columns, k;
   bool pack_a = false;
   PackB pack_b = PackB::never;
+  bool wide = false;
 };
 
 /// The tallest tile for c of this many columns.
 template <class T>
 REEL_INLINE int64_t tallest_tile(int64_t columns) {
-  return columns <= Vec<T>::width ? kTileRows<1> : kTileRows<2>;
+  return columns <= Vec<T>::width ? kTileRows<1> : columns <= kPanel<T> ? kTileRows<2> : kTileRows<kTileVectors>;
+}
+
+/// Columns of the next panel, of `left`. What is left of a wide one is a narrow one and the half register's, which take taller tiles.
+template <class T>
+REEL_INLINE int64_t next_panel(int64_t left, bool wide) {
+  return kHasWidePanels && wide && left >= kWidePanel<T> ? kWidePanel<T> : min(left, kPanel<T>);
 }
 
 /// The tile functions for a panel of this many columns, at rows - 1.
 template <class T>
 REEL_INLINE const TileFunction<T>* tiles_for(int64_t columns) {
   constexpr int width = Vec<T>::width;
+  if constexpr (kHasWidePanels)
+    if (columns == kWidePanel<T>) return kTiles<T, kTileVectors, false>.by_rows;
   if (columns == 2 * width) return kTiles<T, 2, false>.by_rows;
   if (columns > width) return kTiles<T, 2, true>.by_rows;
   if (columns == width) return kTiles<T, 1, false>.by_rows;
@@ -104,25 +118,43 @@ constexpr int64_t kFarResult = 2048 * 1024;
 
 /// Asks for a tile of c that is to be written.
 template <class T>
-REEL_INLINE void ask_for_tile(const T* c, int64_t stride, int64_t rows) {
+REEL_INLINE void ask_for_tile(const T* c, int64_t stride, int64_t rows, int64_t columns) {
   constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(T));
   for (int64_t r = 0; r < rows; ++r)
-    for (int64_t j = 0; j < kPanel<T>; j += line) __builtin_prefetch(c + r * stride + j, 1);
+    for (int64_t j = 0; j < columns; j += line) __builtin_prefetch(c + r * stride + j, 1);
+}
+
+/// The heights of row tiles: the fewest, as even as can be, for low ones waste the processor. But the first is taller where it packs
+/// b, which it waits for (with narrower registers the others would be too low). Of the others the first `high` have one row more.
+struct Heights {
+  int64_t tallest = 0, tiles = 0, first = 0, low = 0, high = 0;
+  REEL_INLINE void set(int64_t rows, int64_t at_most, bool packs) {
+    if (at_most == tallest) return;
+    tallest = at_most;
+    tiles = ceil_div(rows, tallest);
+    const int64_t more = kVectorBytes == 64 && packs && tiles > 1 ? 3 : 0, others = max<int64_t>(tiles - 1, 1);
+    first = min(tallest, ceil_div(rows, tiles) + more);
+    low = (rows - first) / others;
+    high = (rows - first) % others;
+  }
+  REEL_INLINE int64_t operator[](int64_t tile) const { return tile == 0 ? first : low + (tile <= high ? 1 : 0); }
+};
+
+/// y [rows, columns] in rows of copied_stride: a copy of a's.
+template <class T>
+REEL_INLINE void copy_of_a(const T* a, int64_t a_row, int64_t a_step, int64_t rows, int64_t k, T* y) {
+  if (a_step == 1) copy_rows(a, a_row, rows, k, y, copied_stride<T>(k));
+  else transpose(a, a_step, k, rows, y, copied_stride<T>(k));
 }
 
 /// Rows i0 .. i1 - 1 and columns j0 .. j1 - 1 of c (j0 a multiple of kPanel). Rooms are for what is to be packed.
 template <class T>
 void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, int64_t j0, int64_t j1, T* a_room,
                     T* b_room) {
-  // The fewest tiles, as even as can be: low ones waste the processor. But the first is taller where it packs b, which it waits for
-  // (with narrower registers the others would be too low). Of the others the first `high` have one row more.
-  const int64_t height = i1 - i0, tallest = tallest_tile<T>(j1 - j0), tiles = ceil_div(height, tallest);
-  const int64_t more = kVectorBytes == 64 && cut.pack_b == PackB::in_passing && tiles > 1 ? 3 : 0;
-  const int64_t first = min(tallest, ceil_div(height, tiles) + more), others = max<int64_t>(tiles - 1, 1);
-  const int64_t low = (height - first) / others, high = (height - first) % others;
   const bool far = x.m * x.c_stride * static_cast<int64_t>(sizeof(T)) > kFarResult;
   Tile<T> tile;
   tile.c_stride = x.c_stride;
+  Heights heights;
   for (int64_t k0 = 0; k0 < x.k; k0 += cut.k) {
     const int64_t k = min(x.k - k0, cut.k);
     const bool last = k0 + k == x.k;
@@ -130,33 +162,46 @@ void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, i
     tile.k = k;
     tile.load_c = x.load_c || k0 > 0;
     tile.relu = last && x.relu;
-    for (int64_t j = j0; j < j1; j += cut.columns) {
-      const int64_t n = min(j1 - j, cut.columns);
+    const T* const a = x.a + i0 * x.a_row + k0 * x.a_step;
+    const bool a_copied = kHasWidePanels && cut.wide && cut.pack_a;
+    if (a_copied) copy_of_a(a, x.a_row, x.a_step, i1 - i0, k, a_room);
+    for (int64_t j = j0, n; j < j1; j += n) {
+      n = cut.wide ? next_panel<T>(j1 - j, true) : min(j1 - j, cut.columns);
+      const int64_t panel_columns = cut.wide && n > kPanel<T> ? kWidePanel<T> : kPanel<T>;
+      heights.set(i1 - i0, tallest_tile<T>(min(n, panel_columns)), cut.pack_b == PackB::in_passing);
       const T* const b = x.b + (x.b_transposed ? j * x.b_stride + k0 : k0 * x.b_stride + j);
       if (x.b_transposed) {
-        for (int64_t q = 0; q < n; q += kPanel<T>)
-          transpose(b + q * x.b_stride, x.b_stride, min(kPanel<T>, n - q), k, b_room + q / kPanel<T> * room, kPanel<T>);
+        T* panel = b_room;
+        for (int64_t q = 0; q < n; q += panel_columns, panel += room)
+          transpose(b + q * x.b_stride, x.b_stride, min(panel_columns, n - q), k, panel, panel_columns);
       } else if (cut.pack_b == PackB::before) {
         copy_into_panels<T, kPanel<T>>(b, x.b_stride, k, n, b_room, room);
       }
-      for (int64_t i = i0, t = 0; t < tiles; ++t) {
-        const int64_t rows = t == 0 ? first : low + (t <= high ? 1 : 0);
-        tile.a = x.a + i * x.a_row + k0 * x.a_step;
-        tile.a_row = x.a_row;
-        tile.a_step = x.a_step;
-        if (cut.pack_a) pack_tile(tile, rows, a_room);
-        for (int64_t q = 0; q < n; q += kPanel<T>) {
-          tile.columns = min(n - q, kPanel<T>);
-          T* const panel = b_room + q / kPanel<T> * room;
-          const bool copied = cut.pack_b == PackB::in_passing && tile.columns > Vec<T>::width && tiles > 1;
+      for (int64_t i = 0, t = 0; t < heights.tiles; ++t) {
+        const int64_t rows = heights[t];
+        if (a_copied) {
+          tile.a = a_room + i * copied_stride<T>(k);
+          tile.a_row = copied_stride<T>(k);
+          tile.a_step = 1;
+        } else {
+          tile.a = a + i * x.a_row;
+          tile.a_row = x.a_row;
+          tile.a_step = x.a_step;
+          if (cut.pack_a) pack_tile(tile, rows, a_room);
+        }
+        T* panel = b_room;
+        for (int64_t q = 0; q < n; q += panel_columns, panel += room) {
+          tile.columns = min(n - q, panel_columns);
+          const bool copied = cut.pack_b == PackB::in_passing && tile.columns > Vec<T>::width && heights.tiles > 1;
           const bool packed = x.b_transposed || cut.pack_b == PackB::before || (copied && t > 0);
           tile.b = packed ? panel : b + q;
-          tile.b_stride = packed ? kPanel<T> : x.b_stride;
+          tile.b_stride = packed ? panel_columns : x.b_stride;
           tile.b_copy = copied && t == 0 ? panel : nullptr;
-          tile.c = x.c + i * x.c_stride + j + q;
+          tile.c = x.c + (i0 + i) * x.c_stride + j + q;
           tile.bias = last && x.bias != nullptr ? x.bias + j + q : nullptr;
-          if (far && q + kPanel<T> < n) ask_for_tile(tile.c + kPanel<T>, x.c_stride, rows);
-          else if (far && t + 1 < tiles) ask_for_tile(x.c + (i + rows) * x.c_stride + j, x.c_stride, rows);
+          if (far && q + panel_columns < n) ask_for_tile(tile.c + panel_columns, x.c_stride, rows, panel_columns);
+          else if (far && t + 1 < heights.tiles)
+            ask_for_tile(x.c + (i0 + i + rows) * x.c_stride + j, x.c_stride, rows, panel_columns);
           tiles_for<T>(tile.columns)[rows - 1](tile);
         }
         i += rows;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reel/backends/cpu/gemm_block.h"
+#include "reel/backends/cpu/gemm_cut.h"
 #include "reel/backends/cpu/gemm_dot.h"
 #include "reel/backends/cpu/kernel.h"
 #include "reel/core/ops.h"
@@ -14,12 +15,6 @@ namespace reel::cpu::REEL_CPU_ISA::product {
 /// Multiply-adds that one thread does before a second one pays: a few microseconds. Of twice as many two threads take 0.8 to 1.0 of
 /// one's time (64 x 64 by 64 x 128; benchmark_grains).
 constexpr int64_t kProductGrain = int64_t{1} << 18;
-
-/// The size of the even pieces, rounded up to `unit`, that cut `size` into pieces of at most `limit` and an eighth.
-REEL_INLINE int64_t even_piece(int64_t size, int64_t limit, int64_t unit) {
-  if (size <= limit + limit / 8) return size;
-  return ceil_div(ceil_div(size, ceil_div(size - limit / 8, limit)), unit) * unit;
-}
 
 /// Element (r, c) is data[r * stride + c], or data[c * stride + r] if transposed.
 template <class T>
@@ -108,7 +103,8 @@ template <class T>
 void multiply_in_parallel(const Block<T>& x, const Cut& cut, const Product<T>* turned = nullptr) {
   const int64_t panels = ceil_div(x.n, kPanel<T>), pieces = cut.row_pieces * cut.column_pieces;
   parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
-    const Scratch a_room(cut.pack_a ? sizeof(T) * packed_rows<T>(kTileRows<1>) * copied_stride<T>(min(cut.k, x.k)) : 0);
+    const int64_t a_rows = !cut.pack_a ? 0 : cut.wide ? ceil_div(x.m, cut.row_pieces) : packed_rows<T>(kTileRows<1>);
+    const Scratch a_room(sizeof(T) * a_rows * copied_stride<T>(min(cut.k, x.k)));
     const bool b_packed = x.b_transposed || cut.pack_b != PackB::never;
     const int64_t b_panels = ceil_div(min(cut.columns, x.n), kPanel<T>);
     const Scratch b_room(b_packed ? sizeof(T) * b_panels * panel_room<T>(min(cut.k, x.k)) : 0);
@@ -122,79 +118,6 @@ void multiply_in_parallel(const Block<T>& x, const Cut& cut, const Product<T>* t
       if (turned != nullptr) Turned<T>{*turned, x.c, j0, j1, i0, i1}.end();
     }
   });
-}
-
-/// Bytes of b that are read in place at no loss: they stay in the level 2 cache.
-constexpr int64_t kNearBytes = 640 * 1024;
-/// Bytes of b from which on its rows lie so far that whole ones are packed before, rather than pieces of them in passing.
-constexpr int64_t kFarBytes = 2048 * 1024;
-/// Bytes, or an eighth more, of a level 1 cache of 48 KiB that a tile's copy of a transposed a and a panel of b fill together, for
-/// each tile reads both. (Only AVX-512's are so wide that this shortens a block.)
-constexpr int64_t kLevel1 = 36 * 1024;
-/// Rows, or an eighth more, of a panel that is used up at once.
-constexpr int64_t kLongPanel = 768;
-/// A level 2 cache that holds blocks of b of 1 MiB.
-constexpr int64_t kLargeLevel2 = 2048 * 1024;
-
-/// Where to cut. Pieces share nothing, so that no thread waits for another, and few pieces copy little twice: two for a thread
-/// will do, if there is work enough. All should take as long, so their number is a power of two. Rows are cut first, for threads then write
-/// to lines of c of their own, but where pieces are many they are about square, which copies least.
-template <class T>
-REEL_INLINE Cut cut_of(const Block<T>& x) {
-  // A block of b stays in the level 2 cache of its set's machines: 512 KiB with AVX-512, twice that where the cache is large, else
-  // 256 KiB; and up to a quarter more where that spares a block.
-  const int64_t columns = (kVectorBytes == 64 && detail::level2_cache_bytes() >= kLargeLevel2 ? 2048 : 1024) /
-                          static_cast<int64_t>(sizeof(T));
-  constexpr int64_t rows = (kVectorBytes == 64 ? 2048 : 1024) / static_cast<int64_t>(sizeof(T));
-  // Rows that pay for a copy of b: none is made where k is short.
-  const int64_t many = x.b_transposed || x.k >= 256 ? 192 : 48, few = 2 * kTileRows<2>;
-  const int64_t work = x.m * x.n * x.k, panels = ceil_div(x.n, kPanel<T>);
-
-  const int64_t threads = detail::available_threads();
-  const bool shared_evenly = (threads & (threads - 1)) == 0;  // else more pieces, lest some threads have one less to do
-  const int64_t most =
-      max<int64_t>(threads * (shared_evenly ? 2 : 8), x.m < 2 * many ? 8 : 2);  // few rows copy nothing
-  int64_t pieces = 2;
-  while (pieces < most && work >= pieces << (pieces < 8 ? 21 : 24)) pieces *= 2;
-
-  Cut cut;
-  // Pieces of rows share b, pieces of columns a: of the larger, one core's part stays with it from step to step.
-  if (x.m > x.n && x.m >= 96) cut.row_pieces = 2;
-  const auto halve = [&](int64_t& parts, int64_t size, int64_t least) {
-    while (cut.row_pieces * cut.column_pieces < pieces && size >= 2 * least * parts) parts *= 2;
-  };
-  halve(cut.row_pieces, x.m, 2 * many);
-  halve(cut.column_pieces, panels, columns / kPanel<T>);
-  halve(cut.row_pieces, x.m, many);
-  halve(cut.column_pieces, panels, 1);
-  if (x.b_transposed) pieces = min<int64_t>(pieces, threads);  // each would transpose b once more
-  halve(cut.row_pieces, x.m, few);
-  const int64_t width = ceil_div(panels, cut.column_pieces) * kPanel<T>;
-  cut.columns = even_piece(width, columns * max<int64_t>(1, rows / x.k), kPanel<T>);  // the more, the shorter k is
-  // Rows that lie a multiple of 4 KiB apart share the 8 places of one set of a level 1 cache.
-  const bool conflicting = min<int64_t>(x.m, kTileRows<2>) > 8 && x.a_row * static_cast<int64_t>(sizeof(T)) % 4096 == 0;
-  cut.pack_a = (x.a_step != 1 || conflicting) && width >= 4 * kPanel<T>;
-  // Each panel of a transposed b is used as soon as it is made, if all of a stays near too.
-  if (x.b_transposed && !cut.pack_a && x.k * kPanel<T> * static_cast<int64_t>(sizeof(T)) <= kLevel1 &&
-      x.m / cut.row_pieces * x.k * static_cast<int64_t>(sizeof(T)) <= kNearBytes)
-    cut.columns = kPanel<T>;
-  const int64_t b_bytes = x.b_stride * x.k * static_cast<int64_t>(sizeof(T));
-  if (!x.b_transposed && x.k >= 64 && x.m > 2 * kTileRows<2> * cut.row_pieces)
-    cut.pack_b = b_bytes > kFarBytes ? PackB::before : PackB::in_passing;
-  // Few rows: each panel is used up while it is near, and k is not cut.
-  const bool by_panel = cut.pack_b == PackB::in_passing && !cut.pack_a &&
-                        x.m / cut.row_pieces * min(x.k, kLongPanel) * static_cast<int64_t>(sizeof(T)) <= kNearBytes;
-  if (by_panel) {
-    cut.columns = kPanel<T>;
-    cut.k = even_piece(x.k, kLongPanel, 4);
-    return cut;
-  }
-  // In place, few rows of b at a time stay within the reach of address translation, and are read side by side.
-  const bool far = !x.b_transposed && cut.pack_b == PackB::never && b_bytes > kNearBytes;
-  const int64_t near = kLevel1 / static_cast<int64_t>(sizeof(T)) / (packed_rows<T>(kTileRows<2>) + kPanel<T>);
-  cut.k =
-      far ? x.m <= kTileRows<2> ? 32 : 64 : even_piece(x.k, cut.pack_a && x.a_step != 1 ? min(rows, near) : rows, 4);
-  return cut;
 }
 
 /// Tile by tile, operands in place.
@@ -212,9 +135,15 @@ REEL_INLINE void multiply_in_place(const Product<T>& p) {
                .bias = p.bias,
                .load_c = p.accumulate,
                .relu = p.relu};
-  const int64_t tallest = tallest_tile<T>(p.n), tiles = p.m <= tallest ? 1 : ceil_div(p.m, tallest);
-  for (int64_t j = 0; j < p.n; j += kPanel<T>) {
-    tile.columns = min(p.n - j, kPanel<T>);
+  const bool wide = kHasWidePanels && (p.m <= kTileRows<kTileVectors> || p.m > kTileRows<2>);  // never more tiles
+  int64_t tallest = 0, tiles = 0;
+  for (int64_t j = 0, n; j < p.n; j += n) {
+    n = next_panel<T>(p.n - j, wide);
+    if (const int64_t most = tallest_tile<T>(n); most != tallest) {
+      tallest = most;
+      tiles = p.m <= tallest ? 1 : ceil_div(p.m, tallest);
+    }
+    tile.columns = n;
     tile.b = p.b.data + j;
     if (p.bias != nullptr) tile.bias = p.bias + j;
     const TileFunction<T>* const by_rows = tiles_for<T>(tile.columns);
@@ -234,7 +163,10 @@ void multiply_small(const Product<T>& p) {
   if (!p.b.transposed) return multiply_in_place(p);
   constexpr int64_t room = 16 * 1024 / static_cast<int64_t>(sizeof(T));
   alignas(kVectorBytes) T panel[room];
-  multiply_piece<T>(block_of(p), {.columns = kPanel<T>, .k = room / kPanel<T>}, 0, p.m, 0, p.n, nullptr, panel);
+  const bool wide = kHasWidePanels && p.n >= kWidePanel<T> && p.m >= kWideRows;
+  const int64_t columns = wide ? kWidePanel<T> : kPanel<T>;
+  multiply_piece<T>(block_of(p), {.columns = columns, .k = room / columns, .wide = wide}, 0, p.m, 0, p.n, nullptr,
+                    panel);
 }
 
 /// At most kDotRows rows of a by a transposed b.
