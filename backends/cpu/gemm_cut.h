@@ -29,14 +29,20 @@ REEL_INLINE void halve(Cut& cut, int64_t Cut::*parts, int64_t pieces, int64_t si
   while (cut.row_pieces * cut.column_pieces < pieces && size >= 2 * least * (cut.*parts)) cut.*parts *= 2;
 }
 
+/// Whether tiles that are as even as can be are hardly lower than the widest ones can be.
+REEL_INLINE bool fills_wide_tiles(int64_t rows) {
+  constexpr int64_t height = kTileRows<kTileVectors>;
+  return kHasWidePanels && ceil_div(rows, height) * height <= rows + rows / 8;
+}
+
 /// Rows from which on wide tiles of a packed b pay.
 constexpr int64_t kWideRows = 16;
 
-/// Whether a panel of b, packed or so short that it stays near in place, is best a wide one. (A transposed a is copied for each
-/// piece: few rows of it are not worth that.)
+/// Whether a panel of b, packed or so short that it stays near in place, is best a wide one. (Not for few long rows of a transposed a.)
 template <class T>
 REEL_INLINE bool wants_wide(const Block<T>& x, int64_t width, bool packs_b) {
-  if (width < kWidePanel<T> || (x.a_step != 1 && x.m < 256)) return false;
+  if (width < kWidePanel<T> || !fills_wide_tiles(x.m) || (x.a_step != 1 && x.m < min<int64_t>(256, 2 * x.k)))
+    return false;
   return packs_b ? x.m >= kWideRows : x.k >= 24 && x.m >= 3 * kWideRows;
 }
 

@@ -135,7 +135,7 @@ REEL_INLINE void multiply_in_place(const Product<T>& p) {
                .bias = p.bias,
                .load_c = p.accumulate,
                .relu = p.relu};
-  const bool wide = kHasWidePanels && (p.m <= kTileRows<kTileVectors> || p.m > kTileRows<2>);  // never more tiles
+  const bool wide = p.m < kTileRows<kTileVectors> || fills_wide_tiles(p.m);
   int64_t tallest = 0, tiles = 0;
   for (int64_t j = 0, n; j < p.n; j += n) {
     n = next_panel<T>(p.n - j, wide);
@@ -163,7 +163,7 @@ void multiply_small(const Product<T>& p) {
   if (!p.b.transposed) return multiply_in_place(p);
   constexpr int64_t room = 16 * 1024 / static_cast<int64_t>(sizeof(T));
   alignas(kVectorBytes) T panel[room];
-  const bool wide = kHasWidePanels && p.n >= kWidePanel<T> && p.m >= kWideRows;
+  const bool wide = p.n >= kWidePanel<T> && p.m >= kWideRows && fills_wide_tiles(p.m);
   const int64_t columns = wide ? kWidePanel<T> : kPanel<T>;
   multiply_piece<T>(block_of(p), {.columns = columns, .k = room / columns, .wide = wide}, 0, p.m, 0, p.n, nullptr,
                     panel);
