@@ -1,7 +1,7 @@
 // Every op of the op-case table, forward and with backward, at a size that fits the second cache and one that does not:
 // "matmul#l2", "matmul#memory_backward". The table gives calls and inputs, so that a new op is measured without another word.
 // A side of scripts/bench: each answer has the bytes of inputs and outputs, read or written once (with backward also of the
-// gradients, and the inputs twice), and the FLOP of products and of what solves linear systems.
+// gradients, and the inputs twice), and the FLOP: of products and of what solves linear systems all, of other ops a bound from below.
 
 #include <algorithm>
 #include <cstdio>
@@ -23,6 +23,16 @@ namespace {
 constexpr test::Extent kSecond{1025, 129}, kBeyond{4097, 513};
 constexpr double kBeyondBytes = 16e6;
 
+/// One operation for each element of the largest operand or result, a function such as exp counted as one: what an op with rounding
+/// errors cannot do with less. What only moves, compares and chooses does none.
+double least_flops(const OpCase& row, const Tensors& in, const Tensor& y) {
+  if (row.tolerance == 0 || !is_floating(y.dtype())) return 0;
+  Int most = y.size();
+  for (const Tensor& x : in)
+    if (is_floating(x.dtype())) most = std::max(most, x.size());
+  return static_cast<double>(most);
+}
+
 double bytes_of(const Tensors& tensors) {
   double bytes = 0;
   for (const Tensor& x : tensors) bytes += static_cast<double>(x.size()) * static_cast<double>(size_of(x.dtype()));
@@ -30,8 +40,9 @@ double bytes_of(const Tensors& tensors) {
 }
 
 /// Multiplications and additions of an op that is a product, or that solves linear systems (the terms of the highest order, as in
-/// LAPACK Working Note 41, appendix C); 0 of others.
-double flops_of(const std::string& op, const Tensors& in, const Tensor& y) {
+/// LAPACK Working Note 41, appendix C).
+double flops_of(const OpCase& row, const Tensors& in, const Tensor& y) {
+  const std::string& op = row.name;
   const auto size = [](const Tensor& x) { return static_cast<double>(x.size()); };
   const auto axis = [](const Tensor& x, int i) { return static_cast<double>(x.shape()[i]); };
   const auto last = [&](const Tensor& x) { return axis(x, x.rank() - 1); };
@@ -49,7 +60,7 @@ double flops_of(const std::string& op, const Tensors& in, const Tensor& y) {
   if (op == "scaled_dot_product_attention") return 2 * (size(in[0]) + size(y)) * axis(in[1], in[1].rank() - 2);
   if (op.rfind("conv_transpose", 0) == 0) return 2 * size(in[0]) * size(in[1]) / axis(in[1], 0);
   if (op.rfind("conv", 0) == 0) return 2 * size(y) * size(in[1]) / axis(in[1], 0);
-  return 0;
+  return least_flops(row, in, y);
 }
 
 /// What a gradient with regard to both operands costs beside the op: two more products of the size, but for the determinants, which
@@ -90,7 +101,7 @@ Work work(const OpCase& row, bool beyond, bool backward) {
   if (backward)
     for (const int i : row.differentiable) wanted.push_back(in[static_cast<std::size_t>(i)]);
   const Tensor y = row.call(in);
-  const double flops = flops_of(row.name, in, y);
+  const double flops = flops_of(row, in, y);
   const auto no_digest = [] { return Digest(); };  // the tests know what is right
   if (!backward) return {repeated([=] { row.call(in); }), no_digest, {}, bytes_of(in) + bytes_of({y}), flops};
   const Tensor dy = rand(y.shape(), {.dtype = y.dtype()});

@@ -79,9 +79,10 @@ std::vector<Parameter> parameters_of(const std::vector<Shape>& shapes) {
 Work lstm_step() {
   const std::vector<Parameter> p =
       parameters_of({{4 * kLstmWidth, kLstmWidth}, {4 * kLstmWidth, kLstmWidth}, {4 * kLstmWidth}, {4 * kLstmWidth}});
+  const std::vector<RecurrentWeights> weights{{p[0], p[1], p[2], p[3]}};
   const Tensor x = tensor(1, {kLstmSteps, kLstmBatch, kLstmWidth});
   return training<nn::SGD>(p, [=] {
-    const Tensor y = lstm(x, {{p[0], p[1], p[2], p[3]}}).y;
+    const Tensor y = lstm(x, weights).y;
     return mean(y * y);
   });
 }

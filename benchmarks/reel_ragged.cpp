@@ -1,5 +1,7 @@
 // Reductions and softmax within sequences of different lengths.
 
+#include <array>
+
 #include "reel_rows.h"
 
 namespace bench {
@@ -22,24 +24,25 @@ Ragged sequences(std::uint32_t stream, const std::vector<Int>& lengths) {
 Tensor values_of(const Tensor& y) { return y; }
 Tensor values_of(const Ragged& y) { return y.values(); }
 
-/// Forward, and forward with backward, of f: as many sequences as `streams` tells -> Tensor or Ragged.
-template <class F>
-void add_both(std::vector<Row>& rows, const std::string& name, const std::vector<std::uint32_t>& streams, F f) {
+/// Forward, and forward with backward, of f: `operands` of sequences -> Tensor or Ragged.
+template <std::size_t operands, class F>
+void add_both(std::vector<Row>& rows, const std::string& name, F f) {
+  using Sequences = std::array<Ragged, operands>;
   for (const Lengths& each :
        {Lengths{"", sequence_lengths()}, Lengths{"_equal", std::vector<Int>(kSequences, kEqualLength)}}) {
     const auto inputs = [=] {
-      std::vector<Ragged> xs;
-      for (const std::uint32_t stream : streams) xs.push_back(sequences(stream, each.lengths));
+      Sequences xs;
+      for (std::size_t i = 0; i < operands; ++i) xs[i] = sequences(static_cast<std::uint32_t>(i + 1), each.lengths);
       return xs;
     };
     rows.push_back({name + each.suffix, 0, [=] { return forward([=, xs = inputs()] { return values_of(f(xs)); }); }});
     rows.push_back({name + "_backward" + each.suffix, 0, [=] {
-                      const std::vector<Ragged> xs = inputs();
+                      const Sequences xs = inputs();
                       Tensors values;
                       for (const Ragged& x : xs) values.push_back(x.values());
                       return with_backward(values, [=](const Tensors& vs) {
-                        std::vector<Ragged> watched;
-                        for (std::size_t i = 0; i < vs.size(); ++i) watched.push_back(xs[i].with(vs[i]));
+                        Sequences watched;
+                        for (std::size_t i = 0; i < operands; ++i) watched[i] = xs[i].with(vs[i]);
                         return values_of(f(watched));
                       });
                     }});
@@ -50,11 +53,11 @@ void add_both(std::vector<Row>& rows, const std::string& name, const std::vector
 
 std::vector<Row> ragged_rows() {
   std::vector<Row> rows;
-  add_both(rows, "ragged_sum", {1}, [](const std::vector<Ragged>& xs) { return sum(xs[0]); });
-  add_both(rows, "ragged_mean", {1}, [](const std::vector<Ragged>& xs) { return mean(xs[0]); });
-  add_both(rows, "ragged_max", {1}, [](const std::vector<Ragged>& xs) { return max(xs[0]); });
-  add_both(rows, "ragged_softmax", {1}, [](const std::vector<Ragged>& xs) { return softmax(xs[0]); });
-  add_both(rows, "ragged_attention", {1, 2, 3}, [](const std::vector<Ragged>& xs) {
+  add_both<1>(rows, "ragged_sum", [](const std::array<Ragged, 1>& xs) { return sum(xs[0]); });
+  add_both<1>(rows, "ragged_mean", [](const std::array<Ragged, 1>& xs) { return mean(xs[0]); });
+  add_both<1>(rows, "ragged_max", [](const std::array<Ragged, 1>& xs) { return max(xs[0]); });
+  add_both<1>(rows, "ragged_softmax", [](const std::array<Ragged, 1>& xs) { return softmax(xs[0]); });
+  add_both<3>(rows, "ragged_attention", [](const std::array<Ragged, 3>& xs) {
     const auto by_heads = [](const Ragged& x) {
       return x.with(reshape(x.values(), {x.values().shape()[0], kSequenceHeads, kWidth / kSequenceHeads}));
     };

@@ -3,6 +3,11 @@ add_test(NAME bench_logic COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_D
 add_test(NAME bench_programs COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/bench_programs.py)
 reel_add_test(slope slope_test.cpp ../benchmarks/slope.cpp)
 
+if(REEL_BENCHMARKS)
+  reel_add_test(steady_rows steady_rows_test.cpp malloc_count.cpp
+    $<TARGET_OBJECTS:benchmark_reel_rows> $<TARGET_OBJECTS:benchmark_runner>)
+endif()
+
 if(REEL_BENCHMARKS AND NOT REEL_CUDA AND NOT BUILD_SHARED_LIBS AND CMAKE_BUILD_TYPE STREQUAL "Release"
     AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
   add_test(NAME bench_suites COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/bench_suites.py ${PROJECT_BINARY_DIR})
