@@ -1,127 +1,35 @@
 // A caching allocator for host memory. Each thread keeps the blocks it frees in lists by size class and takes them from
 // there again, without a lock; what overflows a thread's bound, or is left when it ends, goes to a depot that all threads
 // share, and from there, beyond its bound, back to the system.
-#include <sys/mman.h>
-#if __has_include(<malloc.h>)
-#include <malloc.h>
-#endif
-
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
-#include <mutex>
-#include <new>
 
+#include "reel/core/depot.h"
 #include "reel/core/error.h"
-#include "reel/core/memory.h"
 #include "reel/core/running.h"
 #include "reel/core/scratch.h"
-#include "reel/core/thread_cache.h"
 
 namespace reel {
 
 using detail::class_bytes;
 using detail::class_of;
+using detail::Depot;
+using detail::depot;
 using detail::FreeLists;
+using detail::give_to_depot_or_system;
 using detail::kClasses;
 using detail::kDepotBound;
 using detail::kTeamLevels;
 using detail::poison;
+using detail::take_from_depot;
+using detail::take_from_system;
 using detail::this_thread;
 using detail::ThreadCache;
+using detail::trim;
 using detail::unpoison;
 
 thread_local constinit ThreadCache* detail::this_thread = nullptr;
 
 namespace {
-
-// Never destroyed: tensors in static variables outlive every static object here.
-struct Depot {
-  std::mutex mutex;
-  FreeLists lists;
-  std::atomic<std::int64_t> cached{0};
-  std::atomic<std::int64_t> filled[kClasses] = {};  // blocks per class, so that an empty class costs no lock
-  ThreadCache* threads = nullptr;
-  FreeLists for_teams;                   // see TeamMember; not part of `cached`, and no more than kDepotBound
-  std::int64_t team_bytes = 0;           // in for_teams
-  std::int64_t provided[kClasses] = {};  // of a class for a team's members, here and with them
-  // What ended threads, and calls after a thread's end, leave behind.
-  std::atomic<std::int64_t> tensors{0}, nodes{0};
-  // Bytes; also what settle() moves here. Below 0 where they freed others' blocks.
-  std::int64_t live = 0, live_peak = 0;
-  std::int64_t peak = 0;  // of all threads, when the last one ended
-
-  void add_live(std::int64_t difference) {
-    live += difference;
-    live_peak = std::max(live_peak, live);
-  }
-};
-
-Depot& depot() {
-  alignas(Depot) static unsigned char memory[sizeof(Depot)];
-  static Depot* const instance = new (memory) Depot;
-  return *instance;
-}
-
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kHugePages = 2 * kHugePage;  // bytes from which on a block is of whole ones
-
-std::atomic<std::size_t> largest_block{detail::kLargestBlock};
-
-void* take_from_system(std::size_t bytes) {
-  if (bytes > largest_block.load(std::memory_order_relaxed)) return nullptr;
-  if (bytes < kHugePages) return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
-  // Whole huge pages: one fault instead of 512, and fewer addresses to translate.
-  const std::size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  void* const block = std::aligned_alloc(kHugePage, rounded);
-#if defined(MADV_HUGEPAGE)
-  if (block != nullptr) madvise(block, rounded, MADV_HUGEPAGE);
-#endif
-  return block;
-}
-
-void give_to_depot_or_system(int index, void* memory) {
-  Depot& shared = depot();
-  const auto bytes = static_cast<std::int64_t>(class_bytes(index));
-  {
-    const std::lock_guard lock(shared.mutex);
-    if (shared.cached.load(std::memory_order_relaxed) + bytes <= kDepotBound) {
-      shared.lists.push(index, memory);
-      shared.filled[index].fetch_add(1, std::memory_order_relaxed);
-      shared.cached.fetch_add(bytes, std::memory_order_relaxed);
-      return;
-    }
-  }
-  unpoison(memory, class_bytes(index));
-  std::free(memory);
-}
-
-void* take_from_depot(int index) {
-  Depot& shared = depot();
-  if (shared.filled[index].load(std::memory_order_relaxed) <= 0) return nullptr;
-  const std::lock_guard lock(shared.mutex);
-  void* block = shared.lists.pop(index);
-  if (block != nullptr) {
-    shared.filled[index].fetch_sub(1, std::memory_order_relaxed);
-    shared.cached.fetch_sub(static_cast<std::int64_t>(class_bytes(index)), std::memory_order_relaxed);
-  }
-  return block;
-}
-
-void empty_lists(FreeLists& lists) {
-  for (int i = 0; i < kClasses; ++i)
-    while (void* block = lists.pop(i)) {
-      unpoison(block, class_bytes(i));
-      std::free(block);
-    }
-}
-
-// Freed blocks are malloc's, which keeps many of them: this gives their pages back.
-void trim() {
-#if defined(__GLIBC__)
-  malloc_trim(0);
-#endif
-}
 
 // Of all threads, under the depot's mutex: no less than what was live at any time since reset_peak_memory().
 std::int64_t peak_of_all(const Depot& shared) {
@@ -157,7 +65,7 @@ bool empty_own_caches() {
   for (ThreadCache* const cache : {own_cache, team_cache}) {
     if (cache == nullptr) continue;
     bytes += cache->cached();
-    empty_lists(cache->lists);
+    detail::empty(cache->lists);
     cache->hold(cache->live.get() - cache->held.load(std::memory_order_relaxed));  // nor is it asked any more
     for (auto& owned : cache->owned) owned = 0;
   }
@@ -172,7 +80,7 @@ __attribute__((noinline)) void empty_as_asked() {
 void retire(ThreadCache* cache) {
   if (cache == nullptr) return;
   for (int i = 0; i < kClasses; ++i)
-    while (void* block = cache->lists.pop(i)) give_to_depot_or_system(i, block);
+    while (void* block = cache->lists.pop_any(i)) give_to_depot_or_system(i, block);
   Depot& shared = depot();
   {
     const std::lock_guard lock(shared.mutex);
@@ -260,6 +168,8 @@ __attribute__((noinline)) void provide_for_larger_team(ThreadCache& member, int 
 __attribute__((noinline)) void* fetch(int index, std::size_t bytes) {
   const std::size_t room = class_bytes(index);
   ThreadCache* const own = thread_cache();
+  if (own != nullptr)
+    if (void* const block = own->use(own->lists.pop_aside(index), room, bytes)) return block;
   void* block = own != nullptr && own->team > 1 ? take_for_team(*own, index) : nullptr;
   if (block == nullptr) block = take_from_depot(index);
   if (block == nullptr) block = take_from_system(room);
@@ -285,6 +195,25 @@ __attribute__((noinline)) void* fetch(int index, std::size_t bytes) {
   return block;
 }
 
+// The cache holds a block less.
+void lose(ThreadCache& cache, int index) {
+  cache.hold(-static_cast<std::int64_t>(class_bytes(index)));
+  if (cache.owned[index] > 0) --cache.owned[index];
+}
+
+// Gives a block to the thread's lists in place of stale ones; false if there are not enough.
+bool give_for_stale(ThreadCache& cache, int index, void* block) {
+  const auto room = static_cast<std::int64_t>(class_bytes(index));
+  if (!cache.lists.overflow() || cache.live.get() < room) return false;  // others' blocks are for the depot
+  int stale;
+  while (void* const old = cache.lists.pop_stale(index, stale)) {
+    lose(cache, stale);
+    give_to_depot_or_system(stale, old);
+    if (cache.give(index, class_bytes(index), block)) return true;
+  }
+  return false;
+}
+
 __attribute__((noinline)) void give_away(int index, void* block) noexcept {
   const std::size_t room = class_bytes(index);
   ThreadCache* const cache = thread_cache();
@@ -292,12 +221,12 @@ __attribute__((noinline)) void give_away(int index, void* block) noexcept {
     empty_as_asked();
     if (cache->give(index, room, block)) return;
   }
+  if (cache != nullptr && give_for_stale(*cache, index, block)) return;
   poison(block, room);
   unpoison(block, sizeof(FreeLists::Block));
   if (cache != nullptr) {
     cache->live.add(-static_cast<std::int64_t>(room));
-    cache->hold(-static_cast<std::int64_t>(room));
-    if (cache->owned[index] > 0) --cache->owned[index];
+    lose(*cache, index);
     if (cache->live.get() < 0) settle(*cache);
     give_to_depot_or_system(index, block);
     return;
@@ -349,8 +278,6 @@ void count_tensors(std::int64_t difference) noexcept {
   else depot().tensors += difference;
 }
 
-void limit_blocks(std::size_t bytes) noexcept { largest_block.store(bytes, std::memory_order_relaxed); }
-
 void count_nodes(std::int64_t difference) noexcept {
   if (ThreadCache* cache = thread_cache()) cache->nodes.add(difference);
   else depot().nodes += difference;
@@ -388,8 +315,8 @@ void release_cached_memory() {
     const std::lock_guard lock(shared.mutex);
     for (ThreadCache* cache = shared.threads; cache != nullptr; cache = cache->next)
       if (!cache->asked()) cache->hold(ThreadCache::kAsked);
-    empty_lists(shared.lists);
-    empty_lists(shared.for_teams);
+    detail::empty(shared.lists);
+    detail::empty(shared.for_teams);
     shared.team_bytes = 0;
     shared.cached.store(0, std::memory_order_relaxed);
     for (auto& filled : shared.filled) filled.store(0, std::memory_order_relaxed);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "reel/core/macros.h"
 #include "reel/core/running.h"
@@ -50,11 +51,17 @@ constexpr std::size_t class_bytes(int index) {
   return (std::size_t{1} << log) + (static_cast<std::size_t>(quarter + 1) << (log - 2));
 }
 
+/// Free blocks by class. Those of sizes that are needed no more are told from the others once blocks find no room: the lists are put
+/// aside, from where a block comes back when the list of its class is empty. What is there still when kTurn more have found no room
+/// is stale. (As many as hardly a step of training frees: what each step needs once must not look stale.)
 struct FreeLists {
   struct Block {
     Block* next;
   };
+  static constexpr int kTurn = 64;
   Block* head[kClasses] = {};
+  Block* aside[kClasses] = {};
+  int overflowed = 0;
 
   REEL_INLINE void push(int index, void* memory) {
     auto* block = static_cast<Block*>(memory);
@@ -65,6 +72,27 @@ struct FreeLists {
     Block* block = head[index];
     if (block != nullptr) head[index] = block->next;
     return block;
+  }
+  /// The list of a class is empty, but blocks of it may have been put aside.
+  void* pop_aside(int index) {
+    Block* block = aside[index];
+    if (block != nullptr) aside[index] = block->next;
+    return block;
+  }
+  void* pop_any(int index) {
+    void* const block = pop(index);
+    return block != nullptr ? block : pop_aside(index);
+  }
+  /// A block found no room; whether there may be stale ones.
+  bool overflow() { return ++overflowed > kTurn; }
+  /// A stale block, the largest, of another class than `needed`, and its class; null if there is none.
+  void* pop_stale(int needed, int& index) {
+    for (index = kClasses - 1; index >= 0; --index)
+      if (index != needed && aside[index] != nullptr) return pop_aside(index);
+    overflowed = 0;
+    for (int i = 0; i < kClasses; ++i)
+      if (aside[i] == nullptr) std::swap(aside[i], head[i]);
+    return nullptr;
   }
 };
 
@@ -98,8 +126,8 @@ struct ThreadCache {
   }
 
   /// A block of a class, of which `bytes` will be used; null if none is cached.
-  REEL_INLINE void* take(int index, std::size_t room, std::size_t bytes) {
-    void* block = lists.pop(index);
+  REEL_INLINE void* take(int index, std::size_t room, std::size_t bytes) { return use(lists.pop(index), room, bytes); }
+  REEL_INLINE void* use(void* block, std::size_t room, std::size_t bytes) {
     if (block == nullptr) [[unlikely]]
       return nullptr;
     // A cached block is poisoned but for the link; a live one behind the bytes that were asked for.

@@ -174,7 +174,7 @@ void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, i
         T* panel = b_room;
         for (int64_t q = 0; q < n; q += panel_columns, panel += room)
           transpose(b + q * x.b_stride, x.b_stride, min(panel_columns, n - q), k, panel, panel_columns);
-      } else if (cut.pack_b == PackB::before) {
+      } else if (!kHasWidePanels && cut.pack_b == PackB::before) {
         copy_into_panels<T, kPanel<T>>(b, x.b_stride, k, n, b_room, room);
       }
       for (int64_t i = 0, t = 0; t < heights.tiles; ++t) {

@@ -107,7 +107,7 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
     cut.columns = kPanel<T>;
   const int64_t b_bytes = x.b_stride * x.k * static_cast<int64_t>(sizeof(T));
   if (!x.b_transposed && x.k >= 64 && x.m > 2 * kTileRows<2> * cut.row_pieces)
-    cut.pack_b = b_bytes > kFarBytes ? PackB::before : PackB::in_passing;
+    cut.pack_b = !kHasWidePanels && b_bytes > kFarBytes ? PackB::before : PackB::in_passing;
   if constexpr (kHasWidePanels) {
     const bool packs_b = x.b_transposed || cut.pack_b != PackB::never;
     if (wants_wide(x, width, packs_b)) return wide_cut_of(x, pieces, cut.pack_a, packs_b);

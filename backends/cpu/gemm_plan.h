@@ -59,7 +59,7 @@ REEL_INLINE Block<T> block_of(const Product<T>& p) {
 
 /// Adds the bias to columns begin .. end - 1 of rows first .. last - 1 of c and applies the epilogue, where the tiles did not.
 template <class T>
-REEL_INLINE void finish(const Product<T>& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
+void finish(const Product<T>& p, int64_t first, int64_t last, int64_t begin, int64_t end) {
   using V = Vec<T>;
   if (p.bias == nullptr && !p.relu) return;
   for (int64_t i = first; i < last; ++i)
@@ -81,12 +81,12 @@ struct Turned {
   T* room;
   int64_t rows, rows_end, columns, columns_end;
 
-  REEL_INLINE void begin() const {
+  void begin() const {
     if (p.accumulate)
       transpose(p.c + rows * p.c_stride + columns, p.c_stride, rows_end - rows, columns_end - columns,
                 room + columns * p.m + rows, p.m);
   }
-  REEL_INLINE void end() const {
+  void end() const {
     constexpr int64_t some = 64 / static_cast<int64_t>(sizeof(T));  // rows that are still near are finished
     for (int64_t i = rows; i < rows_end; i += some) {
       const int64_t next = min(i + some, rows_end);
