@@ -26,11 +26,11 @@ constexpr std::int64_t kMemory = std::int64_t{64} << 20, k40MB = 10'000'000, k13
                        kCached = std::int64_t{2} << 20, kSecond = std::int64_t{1} << 17, k40KB = 10'000;
 
 #ifdef __AVX512F__
-constexpr int kVectorBytes = 64, kChains = 24, kTileRows = 14;
+constexpr int kVectorBytes = 64, kChains = 24, kTileRows = 14, kFedRows = 14, kFedVectors = 2;
 #else
-constexpr int kVectorBytes = 32, kChains = 12, kTileRows = 6;
+constexpr int kVectorBytes = 32, kChains = 12, kTileRows = 6, kFedRows = 4, kFedVectors = 3;
 #endif
-constexpr int kFedSteps = 128;  // a and b take 23 KB
+constexpr int kFedSteps = 128;  // a and b take 23 KB, with narrower registers 14
 typedef float Vector __attribute__((vector_size(kVectorBytes)));
 
 Work limit(double bytes, double flops, std::function<void()> call) {
@@ -58,38 +58,43 @@ Work fma_limit(int threads) {
   });
 }
 
-/// The fma chains of a matrix product's tile, their operands read from the first-level cache: per step two registers of b and
-/// kTileRows single elements of a. What the registers-only limit leaves out is that reading, at which clocks fall too.
+/// The fma chains of a matrix product's tile, their operands read from the first-level cache: per step kFedVectors registers of b
+/// and kFedRows single elements of a. What the registers-only limit leaves out is that reading, at which clocks fall too.
 __attribute__((noinline)) void run_fed_chains(int rounds, const float* a, const float* b) {
   constexpr int kLanes = kVectorBytes / sizeof(float);
-  Vector chains[kTileRows][2] = {};
+  Vector chains[kFedRows][kFedVectors] = {};
   for (int round = 0; round < rounds; ++round) {
     for (int k = 0; k < kFedSteps; ++k) {
-      const float* a_k = a + k * kTileRows;
+      const float* a_k = a + k * kFedRows;
       asm volatile("" : "+r"(a_k));  // or the elements would be kept or computed with outside the loop
-      const Vector b0 = *reinterpret_cast<const Vector*>(b + k * 2 * kLanes);
-      const Vector b1 = *reinterpret_cast<const Vector*>(b + (k * 2 + 1) * kLanes);
+      Vector b_k[kFedVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kFedVectors; ++v)
+        b_k[v] = *reinterpret_cast<const Vector*>(b + (k * kFedVectors + v) * kLanes);
 #pragma GCC unroll 16
-      for (int i = 0; i < kTileRows; ++i) {
+      for (int i = 0; i < kFedRows; ++i) {
         const Vector a_i = a_k[i] - Vector{};
-        chains[i][0] += a_i * b0;
-        chains[i][1] += a_i * b1;
+#pragma GCC unroll 4
+        for (int v = 0; v < kFedVectors; ++v) chains[i][v] += a_i * b_k[v];
       }
     }
   }
   Vector sum = {};  // not the chains' address, which the elements of a might alias
 #pragma GCC unroll 16
-  for (int i = 0; i < kTileRows; ++i) sum += chains[i][0] + chains[i][1];
+  for (int i = 0; i < kFedRows; ++i)
+#pragma GCC unroll 4
+    for (int v = 0; v < kFedVectors; ++v) sum += chains[i][v];
   asm volatile("" : : "m"(sum));
 }
 
 Work fed_fma_limit(int threads) {
   constexpr int kRounds = 200;
-  constexpr double kFlops = 2.0 * kRounds * kFedSteps * kTileRows * 2 * (kVectorBytes / sizeof(float));
+  constexpr double kFlops = 2.0 * kRounds * kFedSteps * kFedRows * kFedVectors * (kVectorBytes / sizeof(float));
   return limit(0, kFlops * threads, [threads] {
 #pragma omp parallel num_threads(threads)
     {
-      alignas(64) static thread_local float a[kFedSteps * kTileRows], b[kFedSteps * 2 * kVectorBytes / sizeof(float)];
+      alignas(64) static thread_local float a[kFedSteps * kFedRows],
+          b[kFedSteps * kFedVectors * kVectorBytes / sizeof(float)];
       run_fed_chains(kRounds, a, b);
     }
   });

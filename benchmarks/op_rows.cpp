@@ -1,7 +1,7 @@
 // Every op of the op-case table, forward and with backward, at a size that fits the second cache and one that does not:
 // "matmul#l2", "matmul#memory_backward". The table gives calls and inputs, so that a new op is measured without another word.
 // A side of scripts/bench: each answer has the bytes of inputs and outputs, read or written once (with backward also of the
-// gradients, and the inputs twice), and the FLOP: of products and of what solves linear systems all, of other ops a bound from below.
+// gradients, and the inputs twice), and the FLOP: all of products and of what solves linear systems, a bound from below of others.
 
 #include <algorithm>
 #include <cstdio>
@@ -23,10 +23,13 @@ namespace {
 constexpr test::Extent kSecond{1025, 129}, kBeyond{4097, 513};
 constexpr double kBeyondBytes = 16e6;
 
-/// One operation for each element of the largest operand or result, a function such as exp counted as one: what an op with rounding
-/// errors cannot do with less. What only moves, compares and chooses does none.
+/// One operation for each element of the largest operand or result, a function such as exp counted as one, of an op that has
+/// rounding errors. What only moves, compares and chooses does none.
 double least_flops(const OpCase& row, const Tensors& in, const Tensor& y) {
-  if (row.tolerance == 0 || !is_floating(y.dtype())) return 0;
+  static const std::set<std::string> choosing = {"max", "min", "amax", "amin", "maximum", "minimum"};
+  if (row.tolerance == 0 || !is_floating(y.dtype()) || choosing.count(row.name) == 1) return 0;
+  if (row.name == "scatter_add") return static_cast<double>(in[2].size());  // numbers that are added
+  if (row.name == "nll_loss") return static_cast<double>(in[0].shape()[0]);
   Int most = y.size();
   for (const Tensor& x : in)
     if (is_floating(x.dtype())) most = std::max(most, x.size());
@@ -40,9 +43,8 @@ double bytes_of(const Tensors& tensors) {
 }
 
 /// Multiplications and additions of an op that is a product, or that solves linear systems (the terms of the highest order, as in
-/// LAPACK Working Note 41, appendix C).
-double flops_of(const OpCase& row, const Tensors& in, const Tensor& y) {
-  const std::string& op = row.name;
+/// LAPACK Working Note 41, appendix C); 0 of others.
+double product_flops(const std::string& op, const Tensors& in, const Tensor& y) {
   const auto size = [](const Tensor& x) { return static_cast<double>(x.size()); };
   const auto axis = [](const Tensor& x, int i) { return static_cast<double>(x.shape()[i]); };
   const auto last = [&](const Tensor& x) { return axis(x, x.rank() - 1); };
@@ -60,13 +62,20 @@ double flops_of(const OpCase& row, const Tensors& in, const Tensor& y) {
   if (op == "scaled_dot_product_attention") return 2 * (size(in[0]) + size(y)) * axis(in[1], in[1].rank() - 2);
   if (op.rfind("conv_transpose", 0) == 0) return 2 * size(in[0]) * size(in[1]) / axis(in[1], 0);
   if (op.rfind("conv", 0) == 0) return 2 * size(y) * size(in[1]) / axis(in[1], 0);
-  return least_flops(row, in, y);
+  return 0;
+}
+
+double flops_of(const OpCase& row, const Tensors& in, const Tensor& y) {
+  const double flops = product_flops(row.name, in, y);
+  return flops > 0 ? flops : least_flops(row, in, y);
 }
 
 /// What a gradient with regard to both operands costs beside the op: two more products of the size, but for the determinants, which
-/// need an inverse, and decompositions, for which the op's own count is a bound from below.
-double flops_with_backward(const std::string& op, double flops, std::size_t wanted) {
-  if (op == "cholesky" || op == "logdet" || op == "slogdet") return flops;
+/// need an inverse, decompositions and what is no product, for which the op's own count is a bound from below.
+double flops_with_backward(const OpCase& row, const Tensors& in, const Tensor& y, std::size_t wanted) {
+  const double flops = flops_of(row, in, y);
+  if (product_flops(row.name, in, y) == 0 || row.name == "cholesky" || row.name == "logdet" || row.name == "slogdet")
+    return flops;
   return flops * static_cast<double>(1 + std::min<std::size_t>(wanted, 2));
 }
 
@@ -101,9 +110,9 @@ Work work(const OpCase& row, bool beyond, bool backward) {
   if (backward)
     for (const int i : row.differentiable) wanted.push_back(in[static_cast<std::size_t>(i)]);
   const Tensor y = row.call(in);
-  const double flops = flops_of(row, in, y);
   const auto no_digest = [] { return Digest(); };  // the tests know what is right
-  if (!backward) return {repeated([=] { row.call(in); }), no_digest, {}, bytes_of(in) + bytes_of({y}), flops};
+  if (!backward)
+    return {repeated([=] { row.call(in); }), no_digest, {}, bytes_of(in) + bytes_of({y}), flops_of(row, in, y)};
   const Tensor dy = rand(y.shape(), {.dtype = y.dtype()});
   return {repeated([=] {
             Tape tape;
@@ -113,7 +122,7 @@ Work work(const OpCase& row, bool beyond, bool backward) {
           no_digest,
           {},
           2 * bytes_of(in) + 2 * bytes_of({y}) + bytes_of(wanted),
-          flops_with_backward(row.name, flops, wanted.size())};
+          flops_with_backward(row, in, y, wanted.size())};
 }
 
 /// The plain form of each op: its row without a variant, or its first.

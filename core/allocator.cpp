@@ -198,13 +198,17 @@ __attribute__((noinline)) void* fetch(int index, std::size_t bytes) {
 // The cache holds a block less.
 void lose(ThreadCache& cache, int index) {
   cache.hold(-static_cast<std::int64_t>(class_bytes(index)));
-  if (cache.owned[index] > 0) --cache.owned[index];
+  if (cache.owned[index] == 0) return;
+  --cache.owned[index];
+  Depot& shared = depot();
+  const std::lock_guard lock(shared.mutex);
+  if (shared.provided[index] > 0) --shared.provided[index];
 }
 
 // Gives a block to the thread's lists in place of stale ones; false if there are not enough.
 bool give_for_stale(ThreadCache& cache, int index, void* block) {
   const auto room = static_cast<std::int64_t>(class_bytes(index));
-  if (!cache.lists.overflow() || cache.live.get() < room) return false;  // others' blocks are for the depot
+  if (cache.live.get() < room || !cache.lists.overflow()) return false;  // others' blocks are for the depot
   int stale;
   while (void* const old = cache.lists.pop_stale(index, stale)) {
     lose(cache, stale);

@@ -23,7 +23,7 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kHugePages = 2 * kHugePage;  // bytes from which on a block is of whole ones
 
 /// Bytes of stale blocks that go to the system before their pages do: blocks of many sizes leave holes in malloc's memory.
-constexpr std::int64_t kUntrimmed = 256 << 10;
+constexpr std::int64_t kUntrimmed = kSlack / 4;
 
 std::atomic<std::size_t> largest_block{kLargestBlock};
 

@@ -51,9 +51,9 @@ constexpr std::size_t class_bytes(int index) {
   return (std::size_t{1} << log) + (static_cast<std::size_t>(quarter + 1) << (log - 2));
 }
 
-/// Free blocks by class. Those of sizes that are needed no more are told from the others once blocks find no room: the lists are put
-/// aside, from where a block comes back when the list of its class is empty. What is there still when kTurn more have found no room
-/// is stale. (As many as hardly a step of training frees: what each step needs once must not look stale.)
+/// Free blocks by class. Those of sizes that are needed no more are told from the others once blocks find no room: the lists are
+/// put aside, from where a block comes back when the list of its class is empty. What is there still when kTurn more have found no
+/// room is stale. (So many hardly find none in one step of training: what each step needs once must not look stale.)
 struct FreeLists {
   struct Block {
     Block* next;

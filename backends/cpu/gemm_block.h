@@ -7,9 +7,10 @@
 
 /// The middle part of the matrix product: a piece of c, tile by tile, from operands where they are or from packed copies.
 ///
-/// b packed: panels of kPanel columns, one after the other, each [k, kPanel] in the room of panel_room(k) (the last one too); or one
-/// of kWidePanel. a packed: a row tile, [k, packed_rows(rows)] of a transposed a, [rows, copied_stride(k)] of one that is not; or, for
-/// wide panels, all its rows, [rows, copied_stride(k)].
+/// b packed: panels of kPanel columns, one after the other, each [k, kPanel] in the room of panel_room(k) (the last one too); or
+/// one of kWidePanel.
+/// a packed: a row tile, [k, packed_rows(rows)] of a transposed a, [rows, copied_stride(k)] of one that is not. For wide panels
+/// all rows of a transposed a, [rows, copied_stride(k)]; one that is not stays where it is.
 namespace reel::cpu::REEL_CPU_ISA::product {
 
 /// Columns of c that a tile spans.
@@ -17,7 +18,7 @@ template <class T>
 inline constexpr int64_t kPanel = 2 * Vec<T>::width;
 /// Those that the widest one does, if the instruction set has it. Its panels are worked through one by one.
 template <class T>
-inline constexpr int64_t kWidePanel = Vec<T>::width* kTileVectors;
+inline constexpr int64_t kWidePanel = (kTileVectors * Vec<T>::width);
 inline constexpr bool kHasWidePanels = kTileVectors > 2;
 
 /// Where part `i` of `count` even parts of [0, size) begins.
@@ -65,7 +66,8 @@ REEL_INLINE int64_t tallest_tile(int64_t columns) {
   return columns <= Vec<T>::width ? kTileRows<1> : columns <= kPanel<T> ? kTileRows<2> : kTileRows<kTileVectors>;
 }
 
-/// Columns of the next panel, of `left`. What is left of a wide one is a narrow one and the half register's, which take taller tiles.
+/// Columns of the next panel, of `left`. What is left of a wide panel is a narrow one and what fills a register or less: these take
+/// taller tiles.
 template <class T>
 REEL_INLINE int64_t next_panel(int64_t left, bool wide) {
   return kHasWidePanels && wide && left >= kWidePanel<T> ? kWidePanel<T> : min(left, kPanel<T>);
@@ -124,8 +126,8 @@ REEL_INLINE void ask_for_tile(const T* c, int64_t stride, int64_t rows, int64_t 
     for (int64_t j = 0; j < columns; j += line) __builtin_prefetch(c + r * stride + j, 1);
 }
 
-/// The heights of row tiles: the fewest, as even as can be, for low ones waste the processor. But the first is taller where it packs
-/// b, which it waits for (with narrower registers the others would be too low). Of the others the first `high` have one row more.
+/// The heights of row tiles: the fewest, as even as can be, for low ones waste the processor. But the first is taller where it
+/// packs b, which it waits for (with narrower registers the others would be too low). Of the others the first `high` have one more.
 struct Heights {
   int64_t tallest = 0, tiles = 0, first = 0, low = 0, high = 0;
   REEL_INLINE void set(int64_t rows, int64_t at_most, bool packs) {
@@ -139,13 +141,6 @@ struct Heights {
   }
   REEL_INLINE int64_t operator[](int64_t tile) const { return tile == 0 ? first : low + (tile <= high ? 1 : 0); }
 };
-
-/// y [rows, columns] in rows of copied_stride: a copy of a's.
-template <class T>
-REEL_INLINE void copy_of_a(const T* a, int64_t a_row, int64_t a_step, int64_t rows, int64_t k, T* y) {
-  if (a_step == 1) copy_rows(a, a_row, rows, k, y, copied_stride<T>(k));
-  else transpose(a, a_step, k, rows, y, copied_stride<T>(k));
-}
 
 /// Rows i0 .. i1 - 1 and columns j0 .. j1 - 1 of c (j0 a multiple of kPanel). Rooms are for what is to be packed.
 template <class T>
@@ -164,16 +159,16 @@ void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, i
     tile.relu = last && x.relu;
     const T* const a = x.a + i0 * x.a_row + k0 * x.a_step;
     const bool a_copied = kHasWidePanels && cut.wide && cut.pack_a;
-    if (a_copied) copy_of_a(a, x.a_row, x.a_step, i1 - i0, k, a_room);
+    if (a_copied) transpose(a, x.a_step, k, i1 - i0, a_room, copied_stride<T>(k));
     for (int64_t j = j0, n; j < j1; j += n) {
       n = cut.wide ? next_panel<T>(j1 - j, true) : min(j1 - j, cut.columns);
       const int64_t panel_columns = cut.wide && n > kPanel<T> ? kWidePanel<T> : kPanel<T>;
       heights.set(i1 - i0, tallest_tile<T>(min(n, panel_columns)), cut.pack_b == PackB::in_passing);
       const T* const b = x.b + (x.b_transposed ? j * x.b_stride + k0 : k0 * x.b_stride + j);
       if (x.b_transposed) {
-        T* panel = b_room;
-        for (int64_t q = 0; q < n; q += panel_columns, panel += room)
-          transpose(b + q * x.b_stride, x.b_stride, min(panel_columns, n - q), k, panel, panel_columns);
+        int64_t p = 0;
+        for (int64_t q = 0; q < n; q += panel_columns, p += room)
+          transpose(b + q * x.b_stride, x.b_stride, min(panel_columns, n - q), k, b_room + p, panel_columns);
       } else if (!kHasWidePanels && cut.pack_b == PackB::before) {
         copy_into_panels<T, kPanel<T>>(b, x.b_stride, k, n, b_room, room);
       }
@@ -189,8 +184,9 @@ void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, i
           tile.a_step = x.a_step;
           if (cut.pack_a) pack_tile(tile, rows, a_room);
         }
-        T* panel = b_room;
-        for (int64_t q = 0; q < n; q += panel_columns, panel += room) {
+        int64_t p = 0;
+        for (int64_t q = 0; q < n; q += panel_columns, p += room) {
+          T* const panel = b_room + p;
           tile.columns = min(n - q, panel_columns);
           const bool copied = cut.pack_b == PackB::in_passing && tile.columns > Vec<T>::width && heights.tiles > 1;
           const bool packed = x.b_transposed || cut.pack_b == PackB::before || (copied && t > 0);

@@ -14,7 +14,8 @@ REEL_INLINE int64_t even_piece(int64_t size, int64_t limit, int64_t unit) {
 
 /// Bytes of b that are read in place at no loss: they stay in the level 2 cache.
 constexpr int64_t kNearBytes = 640 * 1024;
-/// Bytes of b from which on its rows lie so far that whole ones are packed before, rather than pieces of them in passing.
+/// Bytes of b from which on its rows lie so far that whole ones are packed before, rather than pieces of them in passing. (Not
+/// with wide panels.)
 constexpr int64_t kFarBytes = 2048 * 1024;
 /// Bytes, or an eighth more, of a level 1 cache of 48 KiB that a tile's copy of a transposed a and a panel of b fill together, for
 /// each tile reads both. (Only AVX-512's are so wide that this shortens a block.)
@@ -38,16 +39,17 @@ REEL_INLINE bool fills_wide_tiles(int64_t rows) {
 /// Rows from which on wide tiles of a packed b pay.
 constexpr int64_t kWideRows = 16;
 
-/// Whether a panel of b, packed or so short that it stays near in place, is best a wide one. (Not for few long rows of a transposed a.)
+/// Whether a panel of b, packed or so short that it stays near in place, is best a wide one. (Not for few long rows of a
+/// transposed a.)
 template <class T>
 REEL_INLINE bool wants_wide(const Block<T>& x, int64_t width, bool packs_b) {
   if (width < kWidePanel<T> || !fills_wide_tiles(x.m) || (x.a_step != 1 && x.m < min<int64_t>(256, 2 * x.k)))
     return false;
-  return packs_b ? x.m >= kWideRows : x.k >= 24 && x.m >= 3 * kWideRows;
+  return packs_b ? x.m >= kWideRows : x.k >= 24 && x.k < 64 && x.m >= 3 * kWideRows;
 }
 
-/// Where to cut a block with wide panels. A panel [k, columns] stays in the level 1 cache while the piece's rows of a pass by, from the
-/// level 2 cache; of so few bytes that they stay there from panel to panel.
+/// Where to cut a block with wide panels. A panel [k, columns] stays in the level 1 cache while the piece's rows of a pass by, from
+/// the level 2 cache; of so few bytes that they stay there from panel to panel.
 template <class T>
 REEL_INLINE Cut wide_cut_of(const Block<T>& x, int64_t pieces, bool pack_a, bool packs_b) {
   constexpr int64_t panel_rows = 256, a_bytes = 320 * 1024;
@@ -110,7 +112,7 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
     cut.pack_b = !kHasWidePanels && b_bytes > kFarBytes ? PackB::before : PackB::in_passing;
   if constexpr (kHasWidePanels) {
     const bool packs_b = x.b_transposed || cut.pack_b != PackB::never;
-    if (wants_wide(x, width, packs_b)) return wide_cut_of(x, pieces, cut.pack_a, packs_b);
+    if (wants_wide(x, min(width, x.n), packs_b)) return wide_cut_of(x, pieces, cut.pack_a, packs_b);
   }
   // Few rows: each panel is used up while it is near, and k is not cut.
   const bool by_panel = cut.pack_b == PackB::in_passing && !cut.pack_a &&

@@ -23,6 +23,7 @@ constexpr std::int64_t kMiB = 1 << 20;
 // Blocks of many sizes fill a thread's cache and the depot. Another loop, of other sizes, asks the system at first.
 TEST(StaleBlocks, MakeRoomForALoopOfOtherSizes) {
   if (!malloc_is_counted()) GTEST_SKIP() << "a sanitizer has a malloc of its own";
+  release_cached_memory();
   std::thread([] {
     for (int index = class_of(16 * kMiB); index <= class_of(64 * kMiB); ++index)
       block(static_cast<std::int64_t>(class_bytes(index)));
