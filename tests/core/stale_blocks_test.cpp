@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "reel/core/memory.h"
+#include "reel/core/random.h"
 #include "reel/core/thread_cache.h"
 #include "reel/ops/create.h"
 #include "reel/tests/malloc_count.h"
@@ -67,6 +69,31 @@ TEST(StaleBlocks, AreNotThoseOfALoopBeyondTheBound) {
     EXPECT_GE(blocks, 1);
     EXPECT_LE(blocks, 4);  // of the largest, which come last; 9 if sizes in use could be stale
   }).join();
+}
+
+// Under a sanitizer too: threads whose sizes change from phase to phase fill their caches and the depot, and write to what they get.
+TEST(StaleBlocks, AreCountedAndWrittenToOnce) {
+  release_cached_memory();
+  const MemoryStats before = memory_stats();
+  const auto churn = [](std::uint64_t seed) {
+    Generator generator(seed);
+    std::vector<Tensor> kept(6);
+    for (int phase = 0; phase < 4; ++phase) {
+      const std::int64_t base = (phase % 2 + 1) * 5 * kMiB + generator.below(3) * kMiB;
+      for (int i = 0; i < 150; ++i) {
+        Tensor x = full({base + generator.below(4) * base / 4}, i % 100, {.dtype = u8});
+        EXPECT_EQ(x[0].item<int>(), i % 100);
+        if (i % 5 == 0) kept[static_cast<std::size_t>(generator.below(6))] = std::move(x);
+      }
+    }
+  };
+  std::thread other(churn, 1);
+  churn(2);
+  other.join();
+  EXPECT_EQ(memory_stats().live_bytes, before.live_bytes);
+  EXPECT_GT(memory_stats().cached_bytes, before.cached_bytes);
+  release_cached_memory();
+  EXPECT_LE(memory_stats().cached_bytes, before.cached_bytes + kMiB);
 }
 
 }  // namespace
