@@ -16,7 +16,7 @@ namespace reel::cpu::REEL_CPU_ISA::product {
 /// Columns of c that a tile spans.
 template <class T>
 inline constexpr int64_t kPanel = 2 * Vec<T>::width;
-/// Those that the widest one does, if the instruction set has it. Its panels are worked through one by one.
+/// Those that the widest one does: more, if the instruction set has it. Its panels are worked through one by one.
 template <class T>
 inline constexpr int64_t kWidePanel = (kTileVectors * Vec<T>::width);
 inline constexpr bool kHasWidePanels = kTileVectors > 2;
@@ -44,7 +44,7 @@ struct Block {
 /// panels in turn, and k is mostly a power of two.
 template <class T>
 REEL_INLINE constexpr int64_t panel_room(int64_t k) {
-  return (k + 1) * max(kPanel<T>, kWidePanel<T>);
+  return (k + 1) * kWidePanel<T>;
 }
 
 /// When b's block is copied into panels: never, by the first row tile as it reads it, or before. (Transposed it always is.)
