@@ -6,30 +6,47 @@
 #include "reel/backends/cpu/conv_pack.h"
 #include "reel/backends/cpu/conv_tile.h"
 #include "reel/backends/cpu/conv_tile_3x3.h"
+#include "reel/backends/cpu/gemm_pack.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
+
+/// Whether each channel's taps follow one another in memory, forwards, or backwards as those of an input's gradient, for as many
+/// outputs as are worth a transposition.
+template <class T>
+REEL_INLINE bool taps_follow(const Correlation<T>& c) {
+  const int64_t step = c.weight_tap[2], columns = c.axis[2].kernel, plane = c.axis[1].kernel * columns;
+  return c.out >= 4 && (step == 1 || step == -1) && (plane == columns || c.weight_tap[1] == step * columns) &&
+         (c.axis[0].kernel == 1 || c.weight_tap[0] == step * plane);
+}
 
 /// The weight in the order in which the tiles read it: [group][tile of rows][in, taps][row of the tile].
 template <class T>
 void pack_weight(const Correlation<T>& c, int64_t row_tiles, T* packed) {
   const int64_t taps = c.axis[0].kernel * c.axis[1].kernel * c.axis[2].kernel;
+  const bool follow = taps_follow(c), backwards = c.weight_tap[2] < 0;
+  const int64_t joined = follow && !backwards && c.weight_in == taps ? c.in : 1;  // channels whose taps are one run
   for (int64_t unit = 0; unit < c.groups * row_tiles; ++unit) {
     const int64_t begin = tile_begin(c.out, row_tiles, unit % row_tiles);
     const int64_t rows = tile_begin(c.out, row_tiles, unit % row_tiles + 1) - begin;
-    for (int64_t r = 0; r < rows; ++r) {
-      const T* row = c.weight + unit / row_tiles * c.weight_group + (begin + r) * c.weight_out;
-      T* to = packed + r;
-      for (int64_t i = 0; i < c.in; ++i) {
+    const T* weight = c.weight + unit / row_tiles * c.weight_group + begin * c.weight_out;
+    for (int64_t i = 0; i < c.in; i += joined, weight += joined * c.weight_in, packed += joined * taps * rows) {
+      if (follow) {
+        const int64_t last = backwards ? taps - 1 : 0;
+        product::transpose(weight - last, c.weight_out, rows, joined * taps, packed + last * rows,
+                           backwards ? -rows : rows);
+        continue;
+      }
+      for (int64_t r = 0; r < rows; ++r) {
+        T* to = packed + r;
         for (int64_t k0 = 0; k0 < c.axis[0].kernel; ++k0) {
           for (int64_t k1 = 0; k1 < c.axis[1].kernel; ++k1) {
-            const T* from = row + i * c.weight_in + k0 * c.weight_tap[0] + k1 * c.weight_tap[1];
+            const T* from = weight + r * c.weight_out + k0 * c.weight_tap[0] + k1 * c.weight_tap[1];
             for (int64_t k2 = 0; k2 < c.axis[2].kernel; ++k2, to += rows) *to = from[k2 * c.weight_tap[2]];
           }
         }
       }
     }
-    packed += rows * c.in * taps;
   }
 }
 
