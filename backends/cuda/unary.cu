@@ -2,6 +2,7 @@
 
 #include "reel/backends/cuda/map.h"
 #include "reel/core/scalar/binary.h"
+#include "reel/core/scalar/far.h"
 #include "reel/core/scalar/unary.h"
 
 namespace reel::cuda {
@@ -9,18 +10,12 @@ namespace reel::cuda {
 namespace device {
 namespace {
 
-/// Whether Op's formula ends at |x| = Op::near in f64, and another one goes on (sine and cosine of huge arguments).
-template <class Op>
-concept HasFar = requires {
-  Op::near;
-};
-
 template <class Op>
 struct Forward {
   template <class T>
   REEL_DEVICE static T apply(T x, T) {
-    if constexpr (HasFar<Op> && sizeof(T) == 8)
-      if (scalar::abs(x) > T(Op::near)) return Op::far_forward(x);
+    if constexpr (scalar::kHasFar<Op>)
+      if (scalar::abs(x) > Op::template near<T>) return Op::far_forward(x);
     return Op::forward(x);
   }
 };
@@ -29,8 +24,8 @@ template <class Op>
 struct Backward {
   template <class T>
   REEL_DEVICE static T apply(T saved, T dy) {
-    if constexpr (HasFar<Op> && sizeof(T) == 8)
-      if (scalar::abs(saved) > T(Op::near)) return dy * Op::far_derivative(saved);
+    if constexpr (scalar::kHasFar<Op>)
+      if (scalar::abs(saved) > Op::template near<T>) return dy * Op::far_derivative(saved);
     return dy * Op::derivative(saved);
   }
 };

@@ -4,41 +4,44 @@
 
 namespace reel::scalar {
 
-/// sin(r) for |r| <= pi / 4: r + r^3 p(r^2). f32: degree 2, error 2^-27.9. f64: degree 5, 2^-57.9.
+/// sin(r + rest) for |r| <= pi / 4 and a rest below an ULP of r: r + rest + r^3 p(r^2). f32: degree 2, error 2^-27.9. f64: degree 5,
+/// 2^-57.9.
 template <class Rule = MachineFma>
-REEL_SCALAR float sin_polynomial(float r) {
+REEL_SCALAR float sin_polynomial(float r, float rest = 0.0f) {
   const float z = r * r;
   const float p = polynomial<Rule>(z, -0.16666655f, 0.008332189f, -0.00019518277f);
-  return Rule::fma(r * z, p, r);
+  return r + Rule::fma(r * z, p, rest);
 }
 template <class Rule = MachineFma>
-REEL_SCALAR double sin_polynomial(double r) {
+REEL_SCALAR double sin_polynomial(double r, double = 0) {
   const double z = r * r;
   const double p = polynomial<Rule>(z, -0x1.5555555555548p-3, 0x1.111111110f759p-7, -0x1.a01a019bf1645p-13,
                                     0x1.71de355e3fb1ap-19, -0x1.ae5e53c5fde0ap-26, 0x1.5d8dff8424dcfp-33);
   return Rule::fma(r * z, p, r);
 }
 
-/// cos(r) for |r| <= pi / 4: 1 - r^2 / 2 + r^4 p(r^2). f32: degree 2, error 2^-33.0. f64: degree 5, 2^-63.9.
+/// cos(r + rest) for |r| <= pi / 4 and a rest below an ULP of r: 1 - r^2 / 2 - r rest + r^4 p(r^2). f32: degree 2, error 2^-33.0.
+/// f64: degree 5, 2^-63.9.
 template <class Rule = MachineFma>
-REEL_SCALAR float cos_polynomial(float r) {
+REEL_SCALAR float cos_polynomial(float r, float rest = 0.0f) {
   const float z = r * r;
   const float p = polynomial<Rule>(z, 0.041666646f, -0.0013887311f, 2.443256e-05f);
-  return Rule::fma(z, Rule::fma(z, p, -0.5f), 1.0f);
+  return 1.0f + Rule::fma(z, Rule::fma(z, p, -0.5f), -r * rest);
 }
 template <class Rule = MachineFma>
-REEL_SCALAR double cos_polynomial(double r) {
+REEL_SCALAR double cos_polynomial(double r, double = 0) {
   const double z = r * r;
   const double p = polynomial<Rule>(z, 0x1.555555555554bp-5, -0x1.6c16c16c15014p-10, 0x1.a01a019c8eea6p-16,
                                     -0x1.27e4f7f14d958p-22, 0x1.1ee9db909c3c2p-29, -0x1.8fa65c5368f79p-37);
   return Rule::fma(z, Rule::fma(z, p, -0.5), 1.0);
 }
 
-/// x = (quarters + 4 k) pi / 2 + r for some integer k, |r| <= pi / 4 (a little more at the ends).
+/// x = (quarters + 4 k) pi / 2 + r + rest for some integer k, |r| <= pi / 4 (a little more at the ends).
 template <class T>
 struct ReducedAngle {
   T r;
   Bits<T> quarters;  // two's complement
+  T rest = 0;        // what r lost in rounding: in f32
 };
 
 /// x c mod 4, in [-2, 2]; x c is exact, and so is the rest.
@@ -47,10 +50,23 @@ REEL_SCALAR double product_mod_4(double x, double c) {
   return p - 4.0 * round_to_even(0.25 * p);
 }
 
+/// |x| <= 12800: the number of quarter turns has 13 bits, and its products with parts of pi / 2 of 11 bits are exact, as are the
+/// first two differences; what the next two lose goes to the rest. Farther out r may be anything: see reduce_far_angle.
+REEL_SCALAR ReducedAngle<float> reduce_angle(float x) {
+  const float shifted = fma(x, 0.63661977f, Format<float>::kRound);
+  const float n = shifted - Format<float>::kRound;
+  const float a = (x - n * 0x1.92p+0f) - n * 0x1.fbp-12f;
+  const float third = n * 0x1.51p-22f, fourth = n * 0x1.0bp-34f;
+  const float b = a - third;
+  const float r = b - fourth;
+  const float rest = fma(n, -0x1.184698p-44f, ((a - b) - third) + ((b - r) - fourth));
+  return {r, to_bits(shifted), rest};
+}
+
 /// All finite x. 2 / pi is cut into parts of 29 bits, whose products with the 24 bits of x are exact in f64; of each
 /// only what is left modulo 4 quarter turns is kept. From the large parts to the small: where the sum cancels, nothing
 /// was lost before.
-REEL_SCALAR ReducedAngle<float> reduce_angle(float angle) {
+REEL_SCALAR ReducedAngle<float> reduce_far_angle(float angle) {
   const double x = angle;
   double turn = product_mod_4(x, 0x1.45f306dp-1) + product_mod_4(x, 0x1.9391054p-30);
   double quarters = round_to_even(turn);
@@ -64,8 +80,9 @@ REEL_SCALAR ReducedAngle<float> reduce_angle(float angle) {
   more = round_to_even(turn);
   quarters += more;
   turn = ((turn - more) + x * 0x1.5993c4p-148) + x * 0x1.c820ff2p-175;
-  const double r = turn * 1.5707963267948966;
-  return {static_cast<float>(r), to_bits(static_cast<float>(quarters) + Format<float>::kRound)};
+  const double whole = turn * 1.5707963267948966;
+  const auto r = static_cast<float>(whole);
+  return {r, to_bits(static_cast<float>(quarters) + Format<float>::kRound), static_cast<float>(whole - r)};
 }
 
 /// |x| <= 1e8: the number of quarter turns has 26 bits, and its products with parts of pi / 2 of 27 bits are exact.
@@ -125,11 +142,15 @@ REEL_SCALAR ReducedAngle<double> reduce_far_angle(double x) {
 template <class T>
 REEL_SCALAR T sin_of_quarters(ReducedAngle<T> reduced, Bits<T> more) {
   const Bits<T> quarters = reduced.quarters + more;
-  const T s = sin_polynomial(reduced.r);
-  const T c = cos_polynomial(reduced.r);
+  const T s = sin_polynomial(reduced.r, reduced.rest);
+  const T c = cos_polynomial(reduced.r, reduced.rest);
   const T y = (quarters & 1) != 0 ? c : s;
   return from_bits<T>(to_bits(y) ^ ((quarters & 2) << (8 * sizeof(T) - 2)));
 }
+
+/// sin and cos where reduce_angle serves: to |x| = kNearAngle.
+template <class T>
+inline constexpr double kNearAngle = sizeof(T) == 4 ? 12800 : 1e8;
 
 template <class T>
 REEL_SCALAR T sin(T x) {
@@ -143,8 +164,14 @@ REEL_SCALAR T cos(T x) {
   return sin_of_quarters(reduce_angle(x), 1);
 }
 
-/// sin and cos where reduce_angle gives NaN: beyond 1e8 in f64. See far.h.
-REEL_SCALAR double far_sin(double x) { return sin_of_quarters(reduce_far_angle(x), 0); }
-REEL_SCALAR double far_cos(double x) { return sin_of_quarters(reduce_far_angle(x), 1); }
+/// And beyond. See far.h.
+template <class T>
+REEL_SCALAR T far_sin(T x) {
+  return sin_of_quarters(reduce_far_angle(x), 0);
+}
+template <class T>
+REEL_SCALAR T far_cos(T x) {
+  return sin_of_quarters(reduce_far_angle(x), 1);
+}
 
 }  // namespace reel::scalar

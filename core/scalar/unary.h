@@ -164,9 +164,16 @@ struct Sin {
   REEL_SCALAR static T derivative(T x) {
     return cos(x);
   }
-  static constexpr double near = 1e8;  // see far.h
-  REEL_SCALAR static double far_forward(double x) { return far_sin(x); }
-  REEL_SCALAR static double far_derivative(double x) { return far_cos(x); }
+  template <class T>
+  static constexpr T near = T(kNearAngle<T>);  // see far.h
+  template <class T>
+  REEL_SCALAR static T far_forward(T x) {
+    return far_sin(x);
+  }
+  template <class T>
+  REEL_SCALAR static T far_derivative(T x) {
+    return far_cos(x);
+  }
 };
 
 struct Cos {
@@ -179,9 +186,16 @@ struct Cos {
   REEL_SCALAR static T derivative(T x) {
     return -sin(x);
   }
-  static constexpr double near = 1e8;
-  REEL_SCALAR static double far_forward(double x) { return far_cos(x); }
-  REEL_SCALAR static double far_derivative(double x) { return -far_sin(x); }
+  template <class T>
+  static constexpr T near = T(kNearAngle<T>);
+  template <class T>
+  REEL_SCALAR static T far_forward(T x) {
+    return far_cos(x);
+  }
+  template <class T>
+  REEL_SCALAR static T far_derivative(T x) {
+    return -far_sin(x);
+  }
 };
 
 struct Erf {

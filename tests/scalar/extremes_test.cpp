@@ -111,7 +111,7 @@ void expect_no_neighbours(const InstructionSet& set) {
   std::vector<T> x;
   for (int i = 0; i < 97; ++i) x.push_back(static_cast<T>(i * 37 % 97) / 8 - T(0.1));  // near ones alone
   for (int i = 0; i < 500; ++i) x.push_back(static_cast<T>(i % 3 == 0 ? i * 7 % 61 - 30 : 1));
-  for (const double far : {-5.3, -6.0, -13.5, -40.0, -kInf, 1e4, kInf, kNaN})
+  for (const double far : {-5.3, -6.0, -13.5, -40.0, -kInf, 1e4, 12801.0, -1e9, kInf, kNaN})
     for (int i = 0; i < 21; ++i) x.push_back(static_cast<T>(i % 20 == 7 ? far : 2 - 0.37 * i));
   const std::vector<T> ones(x.size(), T(1));
   for (std::int64_t op = 0; op < set.count; ++op) {
