@@ -10,7 +10,7 @@ namespace reel::cpu::REEL_CPU_ISA {
 namespace {
 
 constexpr int64_t kSegmentLeaves = 16;  // at most, and 2^k: a segment, which may be a task of its own, is a subtree
-constexpr int64_t kBlock = 32;          // rows gathered side by side: they may share cache lines
+constexpr int64_t kBlock = 32;          // rows of single elements gathered side by side: they may share cache lines
 constexpr int64_t kPad = 16;            // elements between gathered rows, lest they all fall into one set of the cache
 constexpr int64_t kAhead = 4096;  // bytes: masked loads, which the machine does not foresee, are asked for so far ahead
 constexpr int64_t kFarAhead = 8192;  // the same for rows that are added up together
@@ -245,6 +245,7 @@ class Rows {
         size_(static_cast<int64_t>(size_of(r_.dtype))),
         segment_((r_.outputs * r_.count > 8 * kGrain ? kSegmentLeaves : kSegmentLeaves / 4) * kernels_.leaf),
         segments_(ceil_div(r_.count, segment_)),
+        block_(r_.reduced.inner_stride(0) == 1 ? 1 : kBlock),
         divisor_(r_.op == ReduceOp::mean ? r_.count : 1) {}
 
   void run() {
@@ -272,10 +273,10 @@ class Rows {
         }
       });
     } else {
-      const int64_t chunk = max<int64_t>(1, kGrain / (kBlock * min(r_.count, segment_)));
-      parallel_for(ceil_div(r_.outputs, kBlock) * segments_, chunk, [=, this](int64_t begin, int64_t end) {
+      const int64_t chunk = max<int64_t>(1, kGrain / (block_ * min(r_.count, segment_)));
+      parallel_for(ceil_div(r_.outputs, block_) * segments_, chunk, [=, this](int64_t begin, int64_t end) {
         for (int64_t unit = begin; unit < end; ++unit)
-          gather_segment(unit / segments_ * kBlock, unit % segments_, slots);
+          gather_segment(unit / segments_ * block_, unit % segments_, slots);
       });
     }
     for (int64_t row = 0; row < r_.outputs; ++row) {
@@ -289,15 +290,15 @@ class Rows {
   const char* at(int64_t offset) const { return static_cast<const char*>(r_.x) + offset * size_; }
   char* y(int64_t row) const { return static_cast<char*>(r_.y) + row * size_; }
 
-  /// One segment of up to kBlock rows whose elements are not side by side.
+  /// One segment of up to block_ rows whose elements are not side by side.
   void gather_segment(int64_t first_row, int64_t segment, Slot* slots) const {
-    const int64_t rows = min(kBlock, r_.outputs - first_row);
+    const int64_t rows = min(block_, r_.outputs - first_row);
     const int64_t begin = segment * segment_, end = min(r_.count, begin + segment_);
     const int64_t pitch = (min(kernels_.leaf, end - begin) + kPad) * size_;  // bytes from row to row of `elements`
-    Scratch scratch(static_cast<std::size_t>(kBlock * kSegmentLeaves) * sizeof(Slot) +
+    Scratch scratch(static_cast<std::size_t>(block_ * kSegmentLeaves) * sizeof(Slot) +
                     static_cast<std::size_t>(rows * pitch));
     Slot* leaves = scratch.as<Slot>();  // [rows, kSegmentLeaves]
-    char* elements = scratch.as<char>() + kBlock * kSegmentLeaves * static_cast<int64_t>(sizeof(Slot));
+    char* elements = scratch.as<char>() + block_ * kSegmentLeaves * static_cast<int64_t>(sizeof(Slot));
     int64_t offsets[kBlock];
     Cursor<1> cursor(r_.kept, r_.kept.rank, first_row);
     for (int64_t row = 0; row < rows; ++row, cursor.next()) offsets[row] = cursor.offsets[0];
@@ -305,6 +306,11 @@ class Rows {
     int64_t count = 0;
     for (int64_t i = begin; i < end; i += kernels_.leaf, ++count) {
       const int64_t n = min(kernels_.leaf, end - i);
+      if (block_ == 1 && i % r_.reduced.inner() + n <= r_.reduced.inner()) {  // a piece of a run
+        const Cursor<1> run(r_.reduced, r_.reduced.rank - 1, i / r_.reduced.inner());
+        kernels_.segment(at(offsets[0] + run.offsets[0] + i % r_.reduced.inner()), n, leaves + count);
+        continue;
+      }
       gather(offsets, rows, i, n, elements, pitch);
       for (int64_t row = 0; row < rows; ++row) {
         kernels_.segment(elements + row * pitch, n, leaves + row * kSegmentLeaves + count);
@@ -345,6 +351,7 @@ class Rows {
   Kernels kernels_;
   int64_t size_;
   int64_t segment_, segments_;  // elements in a segment; segments of a row
+  int64_t block_;               // rows that are gathered together: runs of elements need no others beside them
   int64_t divisor_;
 };
 
