@@ -1,8 +1,8 @@
 #include "reel/backends/cpu/activations.h"
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/long_formula.h"
+#include "reel/backends/cpu/sines.h"
 #include "reel/backends/cpu/unary_runs.h"
-#include "reel/core/scalar/far.h"
 #include "reel/core/scalar/unary.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
@@ -17,13 +17,11 @@ void run(const void* x, const void*, void* y, int64_t count) {
                           scalar::Sign, scalar::HardSigmoid, scalar::HardTanh, scalar::HardSwish>) {
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) target[i] = Op::forward(source[i]);
+  } else if constexpr (Turns<Op>) {
+    sines(count, source, target, Op::quarters);
   } else {
-    scalar::for_near_and_far<Op>(count, source, [=]<class F>(F, int64_t begin, int64_t end) {
-      const T* const from = source + begin;
-      long_formula(
-          end - begin, from, from, target + begin,
-          [](T x_i, T) __attribute__((always_inline)) { return F::forward(x_i); });
-    });
+    long_formula(
+        count, source, source, target, [](T x_i, T) __attribute__((always_inline)) { return Op::forward(x_i); });
   }
 }
 

@@ -1,9 +1,9 @@
 #include "reel/backends/cpu/activations.h"
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/long_formula.h"
+#include "reel/backends/cpu/sines.h"
 #include "reel/backends/cpu/unary_runs.h"
 #include "reel/core/scalar/binary.h"
-#include "reel/core/scalar/far.h"
 #include "reel/core/scalar/unary.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
@@ -42,12 +42,12 @@ void run(const void* saved, const void* dy, void* dx, int64_t count) {
   if constexpr (kIsShort<Op>) {
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) to[i] = Backward<Op>::dx(from_saved[i], from_dy[i]);
+  } else if constexpr (Turns<Op>) {
+    sines_times(count, from_saved, from_dy, to, Op::quarters + 1);
   } else {
-    scalar::for_near_and_far<Op>(count, from_saved, [=]<class F>(F, int64_t begin, int64_t end) {
-      long_formula(
-          end - begin, from_saved + begin, from_dy + begin, to + begin,
-          [](T saved_i, T dy_i) __attribute__((always_inline)) { return Backward<F>::dx(saved_i, dy_i); });
-    });
+    long_formula(
+        count, from_saved, from_dy, to,
+        [](T saved_i, T dy_i) __attribute__((always_inline)) { return Backward<Op>::dx(saved_i, dy_i); });
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include "reel/backends/cuda/map.h"
 #include "reel/core/scalar/binary.h"
-#include "reel/core/scalar/far.h"
 #include "reel/core/scalar/unary.h"
 
 namespace reel::cuda {
@@ -14,8 +13,6 @@ template <class Op>
 struct Forward {
   template <class T>
   REEL_DEVICE static T apply(T x, T) {
-    if constexpr (scalar::kHasFar<Op>)
-      if (scalar::abs(x) > Op::template near<T>) return Op::far_forward(x);
     return Op::forward(x);
   }
 };
@@ -24,8 +21,6 @@ template <class Op>
 struct Backward {
   template <class T>
   REEL_DEVICE static T apply(T saved, T dy) {
-    if constexpr (scalar::kHasFar<Op>)
-      if (scalar::abs(saved) > Op::template near<T>) return dy * Op::far_derivative(saved);
     return dy * Op::derivative(saved);
   }
 };

@@ -138,40 +138,36 @@ REEL_SCALAR ReducedAngle<double> reduce_far_angle(double x) {
   return {abs(x) < infinity<double>() ? (flips ? -r : r) : quiet_nan<double>(), x < 0.0 ? -quarters : quarters};
 }
 
-/// The sine of `reduced` + `more` quarter turns.
+/// Up to where reduce_angle serves.
 template <class T>
-REEL_SCALAR T sin_of_quarters(ReducedAngle<T> reduced, Bits<T> more) {
-  const Bits<T> quarters = reduced.quarters + more;
-  const T s = sin_polynomial(reduced.r, reduced.rest);
-  const T c = cos_polynomial(reduced.r, reduced.rest);
-  const T y = (quarters & 1) != 0 ? c : s;
-  return from_bits<T>(to_bits(y) ^ ((quarters & 2) << (8 * sizeof(T) - 2)));
-}
+inline constexpr T kNearAngle = sizeof(T) == 4 ? T(12800) : T(1e8);
 
-/// sin and cos where reduce_angle serves: to |x| = kNearAngle.
+/// The sine of x, of which `angle` is made, and `more` quarter turns.
 template <class T>
-inline constexpr double kNearAngle = sizeof(T) == 4 ? 12800 : 1e8;
-
-template <class T>
-REEL_SCALAR T sin(T x) {
+REEL_SCALAR T sine_of(T x, ReducedAngle<T> angle, Bits<T> more) {
   constexpr T small = sizeof(T) == 4 ? T(1e-4) : T(1e-8);
-  const T y = sin_of_quarters(reduce_angle(x), 0);
-  return abs(x) < small ? x : y;  // keeps denormals and the sign of zero
+  constexpr int to_sign = 8 * sizeof(T) - 2;
+  const Bits<T> quarters = angle.quarters + more;
+  const T s = sin_polynomial(angle.r, angle.rest);
+  const T c = cos_polynomial(angle.r, angle.rest);
+  const T y = from_bits<T>(to_bits((quarters & 1) != 0 ? c : s) ^ ((quarters & 2) << to_sign));
+  const bool itself = (abs(x) < small) & ((more & 1) == 0);  // keeps denormals and the sign of zero
+  return itself ? from_bits<T>(to_bits(x) ^ ((more & 2) << to_sign)) : y;
 }
 
-template <class T>
-REEL_SCALAR T cos(T x) {
-  return sin_of_quarters(reduce_angle(x), 1);
-}
-
-/// And beyond. See far.h.
-template <class T>
-REEL_SCALAR T far_sin(T x) {
-  return sin_of_quarters(reduce_far_angle(x), 0);
-}
-template <class T>
-REEL_SCALAR T far_cos(T x) {
-  return sin_of_quarters(reduce_far_angle(x), 1);
-}
+/// sin(x + more pi / 2) for all x: a cosine is one quarter turn more, and so is a derivative.
+struct Sine {
+  template <class T>
+  REEL_SCALAR static T of(T x, Bits<T> more) {
+    return sine_of(x, abs(x) > kNearAngle<T> ? reduce_far_angle(x) : reduce_angle(x), more);
+  }
+};
+/// The same bits for |x| <= kNearAngle, in a few instructions.
+struct NearSine {
+  template <class T>
+  REEL_SCALAR static T of(T x, Bits<T> more) {
+    return sine_of(x, reduce_angle(x), more);
+  }
+};
 
 }  // namespace reel::scalar

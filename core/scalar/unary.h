@@ -156,45 +156,27 @@ struct Rsqrt {
 
 struct Sin {
   static constexpr Saved saved = Saved::input;
+  static constexpr int quarters = 0;  // turns more than sine
   template <class T>
   REEL_SCALAR static T forward(T x) {
-    return sin(x);
+    return Sine::of(x, quarters);
   }
   template <class T>
   REEL_SCALAR static T derivative(T x) {
-    return cos(x);
-  }
-  template <class T>
-  static constexpr T near = T(kNearAngle<T>);  // see far.h
-  template <class T>
-  REEL_SCALAR static T far_forward(T x) {
-    return far_sin(x);
-  }
-  template <class T>
-  REEL_SCALAR static T far_derivative(T x) {
-    return far_cos(x);
+    return Sine::of(x, quarters + 1);
   }
 };
 
 struct Cos {
   static constexpr Saved saved = Saved::input;
+  static constexpr int quarters = 1;
   template <class T>
   REEL_SCALAR static T forward(T x) {
-    return cos(x);
+    return Sine::of(x, quarters);
   }
   template <class T>
   REEL_SCALAR static T derivative(T x) {
-    return -sin(x);
-  }
-  template <class T>
-  static constexpr T near = T(kNearAngle<T>);
-  template <class T>
-  REEL_SCALAR static T far_forward(T x) {
-    return far_cos(x);
-  }
-  template <class T>
-  REEL_SCALAR static T far_derivative(T x) {
-    return -far_sin(x);
+    return Sine::of(x, quarters + 1);
   }
 };
 

@@ -1,8 +1,8 @@
 #include "reel/tests/scalar/loops.h"
 
 #include "reel/backends/cpu/activations.h"
+#include "reel/backends/cpu/sines.h"
 #include "reel/core/scalar/binary.h"
-#include "reel/core/scalar/far.h"
 #include "reel/core/scalar/philox.h"
 
 // Compiled once per instruction set, into a namespace of that set; nothing else may have linkage here.
@@ -12,24 +12,22 @@ namespace {
 template <class Op, class T>
 void forward_formula(const void* x, const void*, void* y, std::int64_t n) {
   const T* const from = static_cast<const T*>(x);
-  scalar::for_near_and_far<Op>(n, from, [=]<class F>(F, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) static_cast<T*>(y)[i] = F::forward(from[i]);
-  });
+  for (std::int64_t i = 0; i < n; ++i) static_cast<T*>(y)[i] = Op::forward(from[i]);
 }
 
 template <class Op, class T>
 void backward_formula(const void* saved, const void* dy, void* dx, std::int64_t n) {
   const T *const from = static_cast<const T*>(saved), *const from_dy = static_cast<const T*>(dy);
-  scalar::for_near_and_far<Op>(n, from, [=]<class F>(F, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) static_cast<T*>(dx)[i] = from_dy[i] * F::derivative(from[i]);
-  });
+  for (std::int64_t i = 0; i < n; ++i) static_cast<T*>(dx)[i] = from_dy[i] * Op::derivative(from[i]);
 }
 
-// The CPU backend has its own of some functions in f32.
+// The CPU backend has loops of its own of some functions.
 template <class Op, class T>
 void forward(std::int64_t n, const T* x, T* y) {
   if constexpr (sizeof(T) == sizeof(float) && cpu::REEL_CPU_ISA::kIsActivation<Op>) {
     cpu::REEL_CPU_ISA::run_activation<Op>(n, x, y, false, forward_formula<Op, T>);
+  } else if constexpr (cpu::REEL_CPU_ISA::Turns<Op>) {
+    cpu::REEL_CPU_ISA::sines(n, x, y, Op::quarters);
   } else {
     forward_formula<Op, T>(x, nullptr, y, n);
   }
@@ -39,6 +37,8 @@ template <class Op, class T>
 void backward(std::int64_t n, const T* saved, const T* dy, T* dx) {
   if constexpr (sizeof(T) == sizeof(float) && cpu::REEL_CPU_ISA::kIsActivationSlope<Op>) {
     cpu::REEL_CPU_ISA::run_activation_backward<Op>(n, saved, dy, dx, false, backward_formula<Op, T>);
+  } else if constexpr (cpu::REEL_CPU_ISA::Turns<Op>) {
+    cpu::REEL_CPU_ISA::sines_times(n, saved, dy, dx, Op::quarters + 1);
   } else {
     backward_formula<Op, T>(saved, dy, dx, n);
   }
