@@ -32,6 +32,23 @@ REEL_INLINE void copy_masked(const T* x, const T* y, int64_t n, T* to) {
   }
 }
 
+/// to[0 .. n) = x[0], x[stride], ..., then zeros up to a whole number of vectors.
+template <class T>
+__attribute__((noinline)) void copy_every(int64_t stride, const T* x, int64_t n, T* to) {
+  using V = Vec<T>;
+  if (stride != 2) {
+    for (int64_t i = 0; i < n; ++i) to[i] = x[i * stride];
+    V::zero().store(to + n, V::first(ceil_div(n, V::width) * V::width - n));
+    return;
+  }
+  int64_t i = 0;
+  for (; n - i > V::width; i += V::width) even_lanes(V::load(x + 2 * i), V::load(x + 2 * i + V::width)).store(to + i);
+  const int64_t left = 2 * (n - i) - 1;  // of x, to the last that is taken
+  const auto upper = V::first(max<int64_t>(0, left - V::width));
+  even_lanes(V::load(x + 2 * i, V::first(min<int64_t>(V::width, left))), V::load(x + 2 * i + V::width, upper))
+      .store(to + i);
+}
+
 /// to[begin .. end) = 0, and up to a vector more.
 template <class T>
 REEL_INLINE void fill_zero(T* to, int64_t begin, int64_t end) {
@@ -88,22 +105,19 @@ class RunPacker {
  public:
   REEL_INLINE RunPacker(const ConvAxis& axis, int64_t start, int64_t length, PaddingMode mode, bool zeroed)
       : axis_(axis), start_(start), length_(length), mode_(mode), zeroed_(zeroed) {
-    before_ = max<int64_t>(0, min(length, -start));
-    end_ = max(before_, min(length, axis.input - start));
+    before_ = max<int64_t>(0, min(length, ceil_div(-start, axis.stride)));
+    end_ = max(before_, min(length, ceil_div(axis.input - start, axis.stride)));
   }
 
   /// x, and y for the relu mask, or null: their rows. (A mask: only with stride 1 and zero padding, as the gradient of an input
   /// has them.)
   REEL_INLINE void operator()(const T* x, const T* y, T* to) const {
-    if (axis_.stride != 1) {
-      gather(x, 0, length_, to);
-      return;
-    }
     // Padding, the row itself, padding, from left to right, so that what spills is overwritten.
     const bool zeros = mode_ == PaddingMode::zero && !zeroed_;
     if (zeros) fill_zero(to, 0, before_);
-    const int64_t count = end_ - before_, first = start_ + before_;
-    if (count > 0) copy_masked(x + first, y ? y + first : y, count, to + before_);
+    const int64_t count = end_ - before_, first = start_ + before_ * axis_.stride;
+    if (count > 0 && axis_.stride != 1) copy_every(axis_.stride, x + first, count, to + before_);
+    else if (count > 0) copy_masked(x + first, y ? y + first : y, count, to + before_);
     if (zeros) fill_zero(to, before_ + end_of_copy<T>(count), length_);
     if (mode_ == PaddingMode::zero) return;
     gather(x, 0, before_, to);

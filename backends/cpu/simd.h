@@ -358,6 +358,15 @@ REEL_INLINE Vec<T, 2 * bytes> join(Vec<T, bytes> low, Vec<T, bytes> high) {
   return {Register<T, 2 * bytes>::join(low.raw, high.raw)};
 }
 
+/// Lanes 0, 2, 4, ... of low, then of high.
+template <class T, int bytes>
+REEL_INLINE Vec<T, bytes> even_lanes(Vec<T, bytes> low, Vec<T, bytes> high) {
+  return [=]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+    return Vec<T, bytes>{__builtin_shufflevector(low.raw, high.raw, 2 * i...)};
+  }
+  (std::make_integer_sequence<int, Vec<T, bytes>::width>());
+}
+
 /// The lanes combined by f(Vec, Vec) in a fixed tree: lane i with i + width / 2, then i with i + width / 4, ...
 template <class T, int bytes, class F>
 REEL_INLINE T reduce(Vec<T, bytes> x, F f) {
