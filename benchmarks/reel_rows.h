@@ -85,6 +85,7 @@ Work online_softmax(Int rows, Int cols);
 
 std::vector<Row> model_rows();
 std::vector<Row> kernel_rows();
+std::vector<Row> layer_rows();
 std::vector<Row> ragged_rows();
 /// For GPUs: tensors of 2^26 elements, and what has no row among those for CPUs.
 std::vector<Row> gpu_rows();

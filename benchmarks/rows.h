@@ -98,6 +98,10 @@ constexpr Matrix kGelu[] = {
 constexpr Matrix kSoftmax[] = {{"64x10", 64, 10}, {"1024x1024", 1024, 1024}, {"32x50257", 32, 50257}};
 constexpr Matrix kCrossEntropy[] = {{"64x10", 64, 10}, {"1024x1024", 1024, 1024}, {"32x50257", 32, 50257}};
 
+/// Operands of what layers and losses are made of: [rows, columns], [images, channels, height, width], [batch, heads, places, width].
+constexpr Int kTable[] = {1024, 512}, kImages[] = {32, 32, 32, 64}, kAttention[] = {8, 8, 256, 64};
+constexpr Int kGroups = 4;  // of channels
+
 /// 3x3 convolution, bias and ReLU of one image, size x size, same size out.
 struct Conv {
   std::string name;

@@ -46,6 +46,7 @@ std::vector<bench::Row> quick(std::vector<bench::Row> rows, std::size_t expected
   return rows;
 }
 TEST(SteadyRows, OfKernelsCallMallocZeroTimes) { expect_no_calls(quick(bench::kernel_rows(), 100)); }
+TEST(SteadyRows, OfLayersCallMallocZeroTimes) { expect_no_calls(quick(bench::layer_rows(), 50)); }
 TEST(SteadyRows, OfRaggedTensorsCallMallocZeroTimes) { expect_no_calls(quick(bench::ragged_rows(), 20)); }
 
 }  // namespace

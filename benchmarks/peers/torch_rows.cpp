@@ -228,6 +228,86 @@ void add_raggeds(std::vector<Row>& rows) {
   });
 }
 
+/// The rows of reel_layers.cpp.
+void add_layers(std::vector<Row>& rows) {
+  const auto add = [&rows](const std::string& name, auto make, auto f) {
+    rows.push_back({name, 0, [=] { return forward([=, xs = make()] { return f(xs); }); }});
+    rows.push_back({name + "_backward", 0, [=] { return with_backward(make(), f); }});
+  };
+  const auto of_table = [=](const std::string& name, auto f) {
+    add(
+        name, [] { return Tensors{tensor(1, kTable)}; }, [=](const Tensors& xs) { return f(xs[0]); });
+  };
+  const auto of_tables = [=](const std::string& name, auto f) {
+    add(
+        name,
+        [] {
+          return Tensors{tensor(1, kTable), tensor(2, kTable)};
+        },
+        [=](const Tensors& xs) { return f(xs[0], xs[1]); });
+  };
+  const auto of_images = [=](const std::string& name, auto f) {
+    add(
+        name, [] { return Tensors{tensor(1, kImages)}; }, [=](const Tensors& xs) { return f(xs[0]); });
+  };
+  const auto of_weight = [=](const std::string& name, std::vector<Int> weight, auto f) {
+    add(
+        name,
+        [=] {
+          return Tensors{tensor(1, kImages), tensor(2, weight)};
+        },
+        [=](const Tensors& xs) { return f(xs[0], xs[1]); });
+  };
+  const auto places = [] { return labels(kTable[0], kTable[0]); };
+
+  of_table("sin", [](const Tensor& x) { return x.sin(); });
+  of_table("tanh", [](const Tensor& x) { return x.tanh(); });
+  of_table("silu", [](const Tensor& x) { return torch::silu(x); });
+  of_table("softplus", [](const Tensor& x) { return torch::softplus(x); });
+  of_table("norm", [](const Tensor& x) { return torch::linalg_vector_norm(x, 2, {1}); });
+  of_table("variance", [](const Tensor& x) { return x.var(1, true); });
+  of_table("logsumexp", [](const Tensor& x) { return x.logsumexp(1); });
+  of_table("cumsum", [](const Tensor& x) { return x.cumsum(1); });
+  of_table("sort", [](const Tensor& x) { return std::get<0>(x.sort(1)); });
+  of_table("index_select", [at = places()](const Tensor& x) { return x.index_select(0, at); });
+  of_table("embedding", [at = places()](const Tensor& x) { return torch::embedding(x, at); });
+  of_tables("concatenate", [](const Tensor& a, const Tensor& b) { return torch::cat({a, b}, 1); });
+  of_tables("mse_loss", [](const Tensor& x, const Tensor& target) { return torch::mse_loss(x, target); });
+  of_tables("cosine_similarity", [](const Tensor& a, const Tensor& b) { return torch::cosine_similarity(a, b, 1); });
+  add(
+      "rms_norm",
+      [] {
+        return Tensors{tensor(1, kTable), tensor(2, {kTable[1]})};
+      },
+      [](const Tensors& xs) { return torch::rms_norm(xs[0], {kTable[1]}, xs[1]); });
+
+  constexpr Int c = kImages[1];
+  const auto channels = [] { return Tensors{tensor(1, kImages), tensor(2, {c}), tensor(3, {c})}; };
+  add("group_norm", channels, [](const Tensors& xs) { return torch::group_norm(xs[0], kGroups, xs[1], xs[2]); });
+  add("batch_norm", channels,
+      [](const Tensors& xs) { return torch::batch_norm(xs[0], xs[1], xs[2], {}, {}, true, 0.1, 1e-5, false); });
+  of_images("channel_sums", [](const Tensor& x) { return x.sum({0, 2, 3}); });
+  of_images("max_pool", [](const Tensor& x) { return torch::max_pool2d(x, 3, 2, 1); });
+  of_images("avg_pool", [](const Tensor& x) { return torch::avg_pool2d(x, 2); });
+  of_images("pad", [](const Tensor& x) { return torch::constant_pad_nd(x, {1, 1, 1, 1}); });
+  of_images("channels_last", [](const Tensor& x) { return x.permute({0, 2, 3, 1}).contiguous(); });
+  of_weight("conv_stride_2", {2 * c, c, 3, 3},
+            [](const Tensor& x, const Tensor& weight) { return torch::conv2d(x, weight, {}, 2, 1); });
+  of_weight("conv_depthwise", {c, 1, 3, 3},
+            [](const Tensor& x, const Tensor& weight) { return torch::conv2d(x, weight, {}, 1, 1, 1, c); });
+  of_weight("conv_1x1", {2 * c, c, 1, 1},
+            [](const Tensor& x, const Tensor& weight) { return torch::conv2d(x, weight); });
+  of_weight("conv_transpose", {c, c / 2, 4, 4},
+            [](const Tensor& x, const Tensor& weight) { return torch::conv_transpose2d(x, weight, {}, 2, 1); });
+  for (const bool causal : {false, true})
+    add(
+        causal ? "attention_causal" : "attention",
+        [] {
+          return Tensors{tensor(1, kAttention), tensor(2, kAttention), tensor(3, kAttention)};
+        },
+        [=](const Tensors& xs) { return at::scaled_dot_product_attention(xs[0], xs[1], xs[2], {}, 0, causal); });
+}
+
 std::vector<Row> all_rows() {
   std::vector<Row> rows = {
       {"add_1", 0, [] { return forward([a = tensor(1, {1}), b = tensor(2, {1})] { return a + b; }); }},
@@ -276,6 +356,7 @@ std::vector<Row> all_rows() {
     rows.push_back(
         {c.name + "@channels_last", 0, [c] { return conv(c, torch::MemoryFormat::ChannelsLast); }, kConvWarmCalls});
   }
+  add_layers(rows);
   add_raggeds(rows);
   return rows;
 }
