@@ -50,6 +50,25 @@ void pack_weight(const Correlation<T>& c, int64_t row_tiles, T* packed) {
   }
 }
 
+/// y[i * step] = from[i], i < n. from has room for whole vectors.
+template <class T>
+REEL_INLINE void spread(const T* from, int64_t n, T* y, int64_t step) {
+#if defined(REEL_SIMD_AVX512)
+  if (step == 2) {
+    using V = Vec<T>;
+    constexpr auto every_other = static_cast<typename V::Mask>(0x5555);
+    const auto first = [](int64_t lanes) { return V::first(max<int64_t>(0, min<int64_t>(V::width, lanes))); };
+    for (int64_t i = 0; i < n; i += V::width, y += 2 * V::width) {
+      const V v = V::load(from + i);
+      twice_low(v).store(y, first(2 * (n - i)) & every_other);
+      twice_high(v).store(y + V::width, first(2 * (n - i) - V::width) & every_other);
+    }
+    return;
+  }
+#endif
+  for (int64_t i = 0; i < n; ++i) y[i * step] = from[i];
+}
+
 /// y[0 .. rows, 0 .. columns] of one output channel from a joined run.
 template <class T>
 REEL_INLINE void spread_run(const T* from, int64_t pitch, int64_t rows, int64_t columns, T* y, int64_t y_row,
@@ -57,7 +76,7 @@ REEL_INLINE void spread_run(const T* from, int64_t pitch, int64_t rows, int64_t 
   using V = Vec<T>;
   for (int64_t r = 0; r < rows; ++r, from += pitch, y += y_row) {
     if (y_column != 1) {
-      for (int64_t i = 0; i < columns; ++i) y[i * y_column] = from[i];
+      spread(from, columns, y, y_column);
       continue;
     }
     int64_t i = 0;

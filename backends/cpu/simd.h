@@ -366,6 +366,22 @@ REEL_INLINE Vec<T, bytes> even_lanes(Vec<T, bytes> low, Vec<T, bytes> high) {
   }
   (std::make_integer_sequence<int, Vec<T, bytes>::width>());
 }
+/// Each lane twice, those of the first half and those of the second.
+template <int from, class T, int bytes>
+REEL_INLINE Vec<T, bytes> twice(Vec<T, bytes> x) {
+  return [=]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+    return Vec<T, bytes>{__builtin_shufflevector(x.raw, x.raw, from + i / 2 ...)};
+  }
+  (std::make_integer_sequence<int, Vec<T, bytes>::width>());
+}
+template <class T, int bytes>
+REEL_INLINE Vec<T, bytes> twice_low(Vec<T, bytes> x) {
+  return twice<0>(x);
+}
+template <class T, int bytes>
+REEL_INLINE Vec<T, bytes> twice_high(Vec<T, bytes> x) {
+  return twice<Vec<T, bytes>::width / 2>(x);
+}
 
 /// The lanes combined by f(Vec, Vec) in a fixed tree: lane i with i + width / 2, then i with i + width / 4, ...
 template <class T, int bytes, class F>
