@@ -8,7 +8,8 @@
 
 int main(int argc, char** argv) {
   std::vector<bench::Row> rows;
-  for (const auto& part : {bench::model_rows(), bench::kernel_rows(), bench::layer_rows(), bench::ragged_rows(), bench::gpu_rows()})
+  for (const auto& part :
+       {bench::model_rows(), bench::kernel_rows(), bench::layer_rows(), bench::ragged_rows(), bench::gpu_rows()})
     rows.insert(rows.end(), part.begin(), part.end());
 
   const int status = bench::serve(argc, argv, rows, [](int threads) { reel::set_num_threads(threads); });
