@@ -57,7 +57,7 @@ REEL_INLINE void fill_zero(T* to, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i += Vec<T>::width) Vec<T>{zero}.store(to + i);
 }
 
-/// Where the zeros end that copy_masked wrote behind n elements.
+/// Where the zeros end that copy_masked and copy_every write behind n elements.
 template <class T>
 REEL_INLINE int64_t end_of_copy(int64_t n) {
   return ceil_div(n, Vec<T>::width) * Vec<T>::width;

@@ -217,6 +217,25 @@ TYPED_TEST(ReduceFloating, ShortRowsWithGapsHaveTheSameBits) {
   }
 }
 
+// Runs of all lengths, one result's apart from each other: what is between them is another's.
+TYPED_TEST(ReduceFloating, RunsWithAnotherAxisBetweenHaveTheBitsOfRows) {
+  for (const std::int64_t n : {1, 3, 16, 31, 32, 63, 64, 100, 1024, 4096, 5000, 20000})
+    for (const std::int64_t runs : {1, 2, 7}) {
+      const Shape shape{5, runs, n}, one{5, 1, 1};
+      const auto rows = random_array<TypeParam>(shape, 34);
+      TestArray<TypeParam> apart(shape, {n, 5 * n, 1});
+      for (std::int64_t i = 0; i < rows.size(); ++i) apart.set(i, rows[i]);
+      for (const ReduceOp op : kOps)
+        for (const int threads : kThreadCounts) {
+          Threads scope(threads);
+          TestArray<TypeParam> y(one), expected(one);
+          cpu().reduce(op, apart, y, nullptr);
+          cpu().reduce(op, rows, expected, nullptr);
+          ASSERT_TRUE(same_bits(y, expected)) << runs << " runs of " << n << ", " << threads << " threads";
+        }
+    }
+}
+
 TYPED_TEST(ReduceFloating, BitsDoNotDependOnTheLayoutWhenOneAxisIsReduced) {
   for (const Shape& shape : {Shape{300, 70}, Shape{7, 9000}, Shape{20, 30, 40}, Shape{700, 1}, Shape{700, 2},
                              Shape{700, 3}, Shape{20000, 3}, Shape{700, 4}, Shape{20000, 4}, Shape{700, 5}}) {
