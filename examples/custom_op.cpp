@@ -54,7 +54,7 @@ double train(Device device, std::int64_t steps) {
   const Tensor target = sin(x * x);
   Wavelets net;
   net.to(device);
-  nn::Adam adam(net.parameters(), {.lr = 1e-2});
+  nn::Adam adam(net.parameters(), {.lr = nn::schedule::cosine(5e-2, steps)});
   double error = 0;
   for (std::int64_t step = 0; step < steps; ++step) {
     Tape tape;
