@@ -69,8 +69,10 @@ __attribute__((noinline)) void run_fed_chains(int rounds, const float* a, const 
       asm volatile("" : "+r"(a_k));  // or the elements would be kept or computed with outside the loop
       Vector b_k[kFedVectors];
 #pragma GCC unroll 4
-      for (int v = 0; v < kFedVectors; ++v)
+      for (int v = 0; v < kFedVectors; ++v) {
         b_k[v] = *reinterpret_cast<const Vector*>(b + (k * kFedVectors + v) * kLanes);
+        asm volatile("" : "+x"(b_k[v]));  // or each use would read it again, more than some processors can in the time
+      }
 #pragma GCC unroll 16
       for (int i = 0; i < kFedRows; ++i) {
         const Vector a_i = a_k[i] - Vector{};

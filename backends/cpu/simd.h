@@ -331,26 +331,24 @@ REEL_INLINE Vec<T> permute(Vec<T> x, const std::int32_t* words) {
 #endif
 }
 
+/// Lane i, of `lanes`, is lane from(i) of low and high in a row.
+template <int lanes, auto from, class T, int bytes>
+REEL_INLINE Vec<T, lanes * sizeof(T)> pick_lanes(Vec<T, bytes> low, Vec<T, bytes> high) {
+  return [=]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+    return Vec<T, lanes * sizeof(T)>{__builtin_shufflevector(low.raw, high.raw, from(i)...)};
+  }
+  (std::make_integer_sequence<int, lanes>());
+}
+
 /// The lower and the upper half of the lanes.
 template <class T, int bytes>
 REEL_INLINE Vec<T, bytes / 2> low_half(Vec<T, bytes> x) {
-  if constexpr (Vec<T, bytes>::width == 16) {
-    return {__builtin_shufflevector(x.raw, x.raw, 0, 1, 2, 3, 4, 5, 6, 7)};
-  } else if constexpr (Vec<T, bytes>::width == 8) {
-    return {__builtin_shufflevector(x.raw, x.raw, 0, 1, 2, 3)};
-  } else {
-    return {__builtin_shufflevector(x.raw, x.raw, 0, 1)};
-  }
+  return pick_lanes<Vec<T, bytes>::width / 2, [](int i) { return i; }>(x, x);
 }
 template <class T, int bytes>
 REEL_INLINE Vec<T, bytes / 2> high_half(Vec<T, bytes> x) {
-  if constexpr (Vec<T, bytes>::width == 16) {
-    return {__builtin_shufflevector(x.raw, x.raw, 8, 9, 10, 11, 12, 13, 14, 15)};
-  } else if constexpr (Vec<T, bytes>::width == 8) {
-    return {__builtin_shufflevector(x.raw, x.raw, 4, 5, 6, 7)};
-  } else {
-    return {__builtin_shufflevector(x.raw, x.raw, 2, 3)};
-  }
+  constexpr int half = Vec<T, bytes>::width / 2;
+  return pick_lanes<half, [](int i) { return half + i; }>(x, x);
 }
 /// The inverse of the two.
 template <class T, int bytes>
@@ -361,26 +359,17 @@ REEL_INLINE Vec<T, 2 * bytes> join(Vec<T, bytes> low, Vec<T, bytes> high) {
 /// Lanes 0, 2, 4, ... of low, then of high.
 template <class T, int bytes>
 REEL_INLINE Vec<T, bytes> even_lanes(Vec<T, bytes> low, Vec<T, bytes> high) {
-  return [=]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
-    return Vec<T, bytes>{__builtin_shufflevector(low.raw, high.raw, 2 * i...)};
-  }
-  (std::make_integer_sequence<int, Vec<T, bytes>::width>());
+  return pick_lanes<Vec<T, bytes>::width, [](int i) { return 2 * i; }>(low, high);
 }
-/// Each lane twice, those of the first half and those of the second.
-template <int from, class T, int bytes>
-REEL_INLINE Vec<T, bytes> twice(Vec<T, bytes> x) {
-  return [=]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
-    return Vec<T, bytes>{__builtin_shufflevector(x.raw, x.raw, from + i / 2 ...)};
-  }
-  (std::make_integer_sequence<int, Vec<T, bytes>::width>());
-}
+/// Each lane of the lower half twice, and of the upper.
 template <class T, int bytes>
 REEL_INLINE Vec<T, bytes> twice_low(Vec<T, bytes> x) {
-  return twice<0>(x);
+  return pick_lanes<Vec<T, bytes>::width, [](int i) { return i / 2; }>(x, x);
 }
 template <class T, int bytes>
 REEL_INLINE Vec<T, bytes> twice_high(Vec<T, bytes> x) {
-  return twice<Vec<T, bytes>::width / 2>(x);
+  constexpr int half = Vec<T, bytes>::width / 2;
+  return pick_lanes<2 * half, [](int i) { return half + i / 2; }>(x, x);
 }
 
 /// The lanes combined by f(Vec, Vec) in a fixed tree: lane i with i + width / 2, then i with i + width / 4, ...
