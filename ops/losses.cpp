@@ -50,7 +50,10 @@ Tensor bce_slope(const Tensor& x, const Tensor& target) {
 
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {
   check_pair("mse_loss", "x", x, "target", target, where);
-  return reduced(square(x - target), reduction);
+  const Tensor off = x - target;
+  if (reduction == Reduction::none) return square(off);
+  const ReduceOp op = reduction == Reduction::sum ? ReduceOp::sum_of_squares : ReduceOp::mean_of_squares;
+  return detail::reduced_squares(op, off, {}, Keep::no, where);
 }
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {

@@ -12,6 +12,7 @@
 #include "reel/ops/rows.h"
 #include "reel/ops/scan.h"
 #include "reel/ops/sequence.h"
+#include "reel/ops/unary_op.h"
 #include "reel/ops/views.h"
 
 namespace reel {
@@ -62,6 +63,13 @@ void record_sum(const Tensor& x, const Tensor& y, std::uint32_t axes, SourceLoca
     const Shape shape = g.shape(0);
     g.add(0, expand(kept(g.dy(), shape, axes), shape));
   });
+}
+
+// What each element of `shape` gets of a mean's gradient.
+Tensor share_of_mean(const Tensor& dy, const Shape& shape, std::uint32_t axes) {
+  const Tensor all = kept(dy, shape, axes);
+  if (shape.size() == 0) return expand(all, shape);
+  return expand(all / static_cast<double>(shape.size() / all.size()), shape);
 }
 
 // 1 where x is the extremum y, which NaN are if there are any, else 0.
@@ -208,12 +216,7 @@ Tensor mean(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) 
   const std::uint32_t mask = axes.mask("mean", x.rank(), where);
   Tensor y = reduced(ReduceOp::mean, x, mask, keep);
   if (taping())
-    record_op("mean", where, {&x}, y, {}, [mask](Gradients& g) {
-      const Shape shape = g.shape(0);
-      const Tensor dy = kept(g.dy(), shape, mask);
-      if (shape.size() == 0) return g.add(0, expand(dy, shape));
-      g.add(0, expand(dy / static_cast<double>(shape.size() / dy.size()), shape));
-    });
+    record_op("mean", where, {&x}, y, {}, [mask](Gradients& g) { g.add(0, share_of_mean(g.dy(), g.shape(0), mask)); });
   return y;
 }
 
@@ -323,6 +326,19 @@ Tensor sum_over(const Tensor& x, std::uint32_t axes) {
   if (axes == 0) return x;
   Tensor y = reduced(ReduceOp::sum, x, axes, Keep::yes);
   if (taping()) record_sum(x, y, axes, SourceLocation{});
+  return y;
+}
+
+Tensor reduced_squares(ReduceOp op, const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
+  const char* const name = is_mean(op) ? "mean_of_squares" : "sum_of_squares";
+  const std::uint32_t mask = axes.mask(name, x.rank(), where);
+  Tensor y = reduced(op, x, mask, keep);
+  if (taping())
+    record_op(name, where, {&x}, y, {&x}, [op, x, mask](Gradients& g) {
+      const Tensor share =
+          is_mean(op) ? share_of_mean(g.dy(), x.shape(), mask) : expand(kept(g.dy(), x.shape(), mask), x.shape());
+      g.add(0, unary_gradient(kSquare, share, x));
+    });
   return y;
 }
 

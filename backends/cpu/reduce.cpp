@@ -7,12 +7,15 @@ namespace reel::cpu::REEL_CPU_ISA {
 namespace {
 
 Scalar result_of_nothing(ReduceOp op, DType dtype) {
-  if (op == ReduceOp::sum) return 0;
+  if (is_mean(op)) return __builtin_nan("");
+  if (op == ReduceOp::sum || is_of_squares(op)) return 0;
   if (op == ReduceOp::prod) return 1;
-  if (op == ReduceOp::mean) return __builtin_nan("");
   return dispatch_arithmetic(
       dtype, [&]<class T>() -> Scalar { return op == ReduceOp::max ? Max::identity<T>() : Min::identity<T>(); });
 }
+
+/// Elements of a result from which on they are squared on the way: of fewer the sums of several are taken at once.
+constexpr int64_t kSquaredOnTheWay = 8 * Vec<float>::width;
 
 /// The reduced axes by falling stride, so that memory is read in the order in which it lies. This alone lets the layout of
 /// x into the bits of a result: when several axes are reduced at once and lie in another order.
@@ -30,11 +33,25 @@ void order_of_axes(const Array& x, const int* axes, int count, Shape& shape, int
   }
 }
 
+__attribute__((noinline)) void reduce_array_of_squares(CpuOps& ops, ReduceOp op, const Array& x, const Array& y) {
+  const Scratch room(static_cast<std::size_t>(x.size) * size_of(x.dtype));
+  Array squares = x;
+  squares.data = room.as<void>();
+  squares.contiguous = true;
+  int64_t stride = 1;
+  for (int axis = x.rank() - 1; axis >= 0; stride *= x.shape[axis--]) squares.strides[axis] = stride;
+  ops.unary(UnaryOp::square, x, squares);
+  ops.reduce(is_mean(op) ? ReduceOp::mean : ReduceOp::sum, squares, y, nullptr);
+}
+
 }  // namespace
 
 void CpuOps::reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) {
   if (y.size == 0) return;
   const int last = x.rank() - 1;
+  const bool along_rows = last < 0 || y.shape[last] != x.shape[last];
+  if (is_of_squares(op) && x.size > 0 && (!along_rows || x.size < kSquaredOnTheWay * y.size))
+    return reduce_array_of_squares(*this, op, x, y);
   if (x.contiguous && !which && x.size > 0 && x.size <= kAlone) {  // losses and gradients of biases: often tiny
     if (y.size == 1 && (x.size == 1 || x.shape[last] > 1)) {
       reduce_dense_rows(op, x.dtype, x.data, 1, x.size, y.data);
@@ -80,7 +97,7 @@ void CpuOps::reduce(ReduceOp op, const Array& x, const Array& y, const Array* wh
 
   if (which) {
     reduce_which(reduction, which->as<int64_t>());
-  } else if (last < 0 || y.shape[last] != x.shape[last]) {
+  } else if (along_rows) {
     reduce_rows(reduction);
   } else {
     reduce_columns(reduction);

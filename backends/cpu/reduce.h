@@ -85,8 +85,11 @@ struct Min {
   }
 };
 
-/// f.template operator()<Op, T>() for an op and a dtype. A mean is a sum that is divided at the end. Products of integers are
-/// of i64 alone.
+REEL_INLINE bool is_of_squares(ReduceOp op) {
+  return op == ReduceOp::sum_of_squares || op == ReduceOp::mean_of_squares;
+}
+
+/// f.template operator()<Op, T>() for an op and a dtype; means, which are divided at the end, and sums of squares are sums. Products of integers are of i64 alone.
 template <class F>
 REEL_INLINE decltype(auto) dispatch_reduction(ReduceOp op, DType dtype, F&& f) {
   return dispatch_arithmetic(dtype, [&]<class T>() {
@@ -126,7 +129,7 @@ struct Reduction {
   int64_t outputs = 1, count = 1;
 };
 
-/// The last axis is reduced.
+/// The last axis is reduced. Sums of squares too, which the others do not know.
 void reduce_rows(const Reduction& reduction);
 /// The rows of a contiguous matrix, count > 0 elements each, as reduce_rows gives them, on this thread.
 void reduce_dense_rows(ReduceOp op, DType dtype, const void* x, int64_t rows, int64_t count, void* y);

@@ -22,6 +22,9 @@ struct alignas(64) Slot {
   char bytes[64];
 };
 
+/// A sum whose leaves square their elements.
+struct SumOfSquares : Sum {};
+
 /// Floating elements: a partial result is a vector.
 template <class Op, class T>
 struct Leaves {
@@ -41,10 +44,15 @@ struct Leaves {
     }
   };
 
+  REEL_INLINE static Vec<T> element(Vec<T> x) {
+    if constexpr (std::is_same_v<Op, SumOfSquares>) return x * x;
+    else return x;
+  }
+
   /// The last `rest` < kWidth of n elements, other lanes without effect.
   REEL_INLINE static Vec<T> tail(const T* x, int64_t n, int64_t rest) {
-    if constexpr (std::is_same_v<Op, Sum>) {
-      return Vec<T>::load(x + n - rest, Vec<T>::first(rest));
+    if constexpr (std::is_base_of_v<Sum, Op>) {
+      return element(Vec<T>::load(x + n - rest, Vec<T>::first(rest)));
     } else {
       constexpr bool idempotent = !std::is_same_v<Op, Prod>;
       if (idempotent && n >= kWidth) return Vec<T>::load(x + n - kWidth);  // what is seen twice changes no max
@@ -61,7 +69,7 @@ struct Leaves {
     const T* const end = x + n;
     // Offsets from one pointer: with a pointer that moves from load to load g++ takes the last line of a step first, and a
     // processor that does not see lines in order does not fetch ahead.
-    const auto at = [&x](int64_t k) { return V::load(x + k * kWidth); };
+    const auto at = [&x](int64_t k) { return element(V::load(x + k * kWidth)); };
     for (; end - x >= 8 * kWidth; x += 8 * kWidth) {
       a = Op::combine(a, at(0));
       b = Op::combine(b, at(1));
@@ -165,7 +173,8 @@ struct KernelsOf {
   static void rows(const void* x, int64_t rows, int64_t step, int64_t count, int64_t divisor, void* y) {
     const T* from = static_cast<const T*>(x);
     T* const to = static_cast<T*>(y);
-    if (count <= kFew && step == count) return few(from, rows, count, divisor, to);
+    if constexpr (kFew > 0)
+      if (count <= kFew && step == count) return few(from, rows, count, divisor, to);
     const bool ask = count * static_cast<int64_t>(sizeof(T)) < kVectorBytes;
     int64_t row = 0;
     if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<T, float> && kVectorBytes > 16) {
@@ -213,7 +222,8 @@ struct KernelsOf {
     return row;
   }
   static constexpr bool kAnyOrder = is_one_of<Op, Max, Min>;
-  static constexpr int64_t kFew = std::is_integral_v<T> ? 0 : kAnyOrder ? 8 : 4;  // elements that need no vector
+  // Elements that need no vector.
+  static constexpr int64_t kFew = std::is_integral_v<T> || std::is_same_v<Op, SumOfSquares> ? 0 : kAnyOrder ? 8 : 4;
 
   /// In any order, or in that in which the lanes of a vector are combined: those two apart, then neighbours.
   REEL_INLINE static void few(const T* from, int64_t rows, int64_t count, int64_t divisor, T* to) {
@@ -233,10 +243,16 @@ struct KernelsOf {
 };
 
 Kernels kernels_of(ReduceOp op, DType dtype) {
-  return dispatch_reduction(op, dtype, []<class Op, class T>() {
+  Kernels kernels = dispatch_reduction(op, dtype, []<class Op, class T>() {
     using K = KernelsOf<Op, T>;
     return Kernels{Leaves<Op, T>::kLeaf, K::segment, K::merge, K::finish, K::rows};
   });
+  if (is_of_squares(op))
+    dispatch_floating(dtype, [&kernels]<class T>() {
+      kernels.segment = KernelsOf<SumOfSquares, T>::segment;
+      kernels.rows = KernelsOf<SumOfSquares, T>::rows;
+    });
+  return kernels;
 }
 
 class Rows {
@@ -248,7 +264,7 @@ class Rows {
         segment_((r_.outputs * r_.count > 8 * kGrain ? kSegmentLeaves : kSegmentLeaves / 4) * kernels_.leaf),
         segments_(ceil_div(r_.count, segment_)),
         block_(r_.reduced.inner_stride(0) == 1 && r_.reduced.inner() * size_ >= kLongRun ? 1 : kBlock),
-        divisor_(r_.op == ReduceOp::mean ? r_.count : 1) {}
+        divisor_(is_mean(r_.op) ? r_.count : 1) {}
 
   void run() {
     const bool dense = r_.reduced.rank == 1 && r_.reduced.inner_stride(0) == 1;
@@ -362,7 +378,7 @@ class Rows {
 void reduce_rows(const Reduction& reduction) { Rows(reduction).run(); }
 
 void reduce_dense_rows(ReduceOp op, DType dtype, const void* x, int64_t rows, int64_t count, void* y) {
-  kernels_of(op, dtype).rows(x, rows, count, count, op == ReduceOp::mean ? count : 1, y);
+  kernels_of(op, dtype).rows(x, rows, count, count, is_mean(op) ? count : 1, y);
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

@@ -162,6 +162,9 @@ struct Reduction {
         return run_extreme<true>(x, rows, begin, end, start, y, which);
       case ReduceOp::min:
         return run_extreme<false>(x, rows, begin, end, start, y, which);
+      case ReduceOp::sum_of_squares:  // not asked for
+      case ReduceOp::mean_of_squares:
+        return;
     }
   }
 

@@ -7,9 +7,9 @@ namespace reel::cuda {
 namespace {
 
 Scalar result_of_nothing(ReduceOp op, DType dtype) {
-  if (op == ReduceOp::sum) return 0;
+  if (op == ReduceOp::sum || op == ReduceOp::sum_of_squares) return 0;
   if (op == ReduceOp::prod) return 1;
-  if (op == ReduceOp::mean) return __builtin_nan("");
+  if (is_mean(op)) return __builtin_nan("");
   Scalar result;
   dispatch_arithmetic(dtype, [&]<class T>() {
     if constexpr (std::is_integral_v<T>) result = op == ReduceOp::max ? kLowest<T> : kHighest<T>;
@@ -147,7 +147,7 @@ void CudaOps::reduce(ReduceOp op, const Array& x, const Array& y, const Array* w
     dispatch_reduction<T>(op, which != nullptr, [&]<class Op>() {
       const device::Problem<T> p{x.as<T>(), y.size, count, count, 1, kept, reduced};
       const device::Target<Op, T> target{y.as<T>(), which != nullptr ? which->as<int64_t>() : nullptr,
-                                         op == ReduceOp::mean ? count : 0};
+                                         is_mean(op) ? count : 0};
       if (along) reduce_along(context_, p, target);
       else reduce_across(context_, p, target);
     });

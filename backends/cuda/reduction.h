@@ -40,6 +40,11 @@ struct Sum {
 };
 
 template <class T>
+struct SumOfSquares : Sum<T> {
+  REEL_DEVICE static T from(T x, int64_t) { return x * x; }
+};
+
+template <class T>
 struct Product {
   using Acc = T;
   REEL_DEVICE static Acc identity() { return T(1); }
@@ -133,6 +138,10 @@ void dispatch_reduction(ReduceOp op, bool with_place, F&& f) {
     case ReduceOp::sum:
     case ReduceOp::mean:
       return f.template operator()<device::Sum<T>>();
+    case ReduceOp::sum_of_squares:
+    case ReduceOp::mean_of_squares:
+      if constexpr (std::is_floating_point_v<T>) f.template operator()<device::SumOfSquares<T>>();
+      return;
     case ReduceOp::prod:
       return f.template operator()<device::Product<T>>();
     case ReduceOp::max:

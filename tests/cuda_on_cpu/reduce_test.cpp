@@ -10,6 +10,7 @@
 #include "reel/ops/create.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
+#include "reel/ops/unary.h"
 #include "reel/ops/views.h"
 #include "reel/tests/cuda_on_cpu/schedule.h"
 
@@ -57,6 +58,10 @@ void expect_equal_devices(const Tensor& x, int axis) {
     if (first.defined()) expect_same(got, first);
     first = got;
     expect_same(sum(off, {axis}), got);
+    expect_same(detail::reduced_squares(ReduceOp::sum_of_squares, moved, {axis}, Keep::no, {}),
+                sum(square(moved), {axis}));
+    expect_same(detail::reduced_squares(ReduceOp::mean_of_squares, off, {axis}, Keep::no, {}),
+                mean(square(moved), {axis}));
     expect_close(mean(moved, {axis}), means, tolerance);
     expect_same(max(moved, {axis}), best);
     expect_same(argmax(moved, axis), which);

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -319,6 +320,36 @@ TYPED_TEST(ReduceFloating, InfinitiesAreNumbersLikeOthers) {
   EXPECT_TRUE(std::isnan(y[1]));
 }
 
+// Squared on the way or before, of any number of elements. What lies otherwise is added up in another order.
+TYPED_TEST(ReduceFloating, SquaresAreSummedToTheBitsOfTheirArray) {
+  std::vector<Shape> all = shapes();
+  for (const std::int64_t n : {31, 64, 127, 128, 200, 4099})
+    all.insert(all.end(), {Shape{n}, Shape{37, n}, Shape{n, 3}});
+  all.insert(all.end(), {Shape{300007}, Shape{2, 70001}, Shape{1100, 130}});
+  for (const Shape& shape : all) {
+    for (const Layout layout : kLayouts) {
+      const auto x = random_array<TypeParam>(shape, 35, layout);
+      TestArray<TypeParam> squares(shape);
+      for (std::int64_t i = 0; i < x.size(); ++i) squares.set(i, x[i] * x[i]);
+      const unsigned sets = 1u << shape.rank();
+      for (unsigned axes = 0; axes<sets; axes += shape.rank()> 3 ? 3 : 1) {
+        const Shape to = reduced(shape, axes);
+        for (const bool mean : {false, true}) {
+          TestArray<TypeParam> y(to), expected(to);
+          cpu().reduce(mean ? ReduceOp::mean_of_squares : ReduceOp::sum_of_squares, x, y, nullptr);
+          cpu().reduce(mean ? ReduceOp::mean : ReduceOp::sum, squares, expected, nullptr);
+          EXPECT_TRUE(y.margins_intact());
+          if (layout == Layout::contiguous || std::has_single_bit(axes)) {
+            ASSERT_TRUE(same_bits(y, expected)) << shape.str() << " axes " << axes;
+          }
+          for (std::int64_t i = 0; i < y.size() && x.size() > 0; ++i)
+            ASSERT_NEAR(y[i], expected[i], 12 * std::numeric_limits<TypeParam>::epsilon() * expected[i]);
+        }
+      }
+    }
+  }
+}
+
 TYPED_TEST(ReduceFloating, NothingGivesTheNeutralElement) {
   const auto infinity = std::numeric_limits<TypeParam>::infinity();
   for (const Shape& shape : {Shape{0}, Shape{3, 0}, Shape{0, 3}}) {
@@ -332,8 +363,11 @@ TYPED_TEST(ReduceFloating, NothingGivesTheNeutralElement) {
     expect_all(ReduceOp::sum, 0);
     expect_all(ReduceOp::max, -infinity);
     expect_all(ReduceOp::min, infinity);
-    cpu().reduce(ReduceOp::mean, x, y, nullptr);
-    for (std::int64_t i = 0; i < y.size(); ++i) EXPECT_TRUE(std::isnan(y[i]));
+    expect_all(ReduceOp::sum_of_squares, 0);
+    for (const ReduceOp op : {ReduceOp::mean, ReduceOp::mean_of_squares}) {
+      cpu().reduce(op, x, y, nullptr);
+      for (std::int64_t i = 0; i < y.size(); ++i) EXPECT_TRUE(std::isnan(y[i]));
+    }
     cpu().reduce(ReduceOp::max, x, y, &which.array());
     for (std::int64_t i = 0; i < which.size(); ++i) EXPECT_EQ(which[i], -1);
   }
