@@ -91,7 +91,8 @@ REEL_API Tensor sum_over(const Tensor& x, std::uint32_t axes);
 
 /// sum_of_squares or mean_of_squares: sum(square(x)) or mean(square(x)) in one pass, with the same bits where x is contiguous;
 /// recorded. x f32 or f64.
-Tensor reduced_squares(ReduceOp op, const Tensor& x, const Axes& axes, Keep keep, SourceLocation where);
+Tensor reduced_squares(ReduceOp op, const Tensor& x, const Axes& axes, Keep keep,
+                       SourceLocation where = SourceLocation::current());
 }  // namespace detail
 
 }  // namespace reel

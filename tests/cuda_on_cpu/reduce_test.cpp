@@ -58,10 +58,8 @@ void expect_equal_devices(const Tensor& x, int axis) {
     if (first.defined()) expect_same(got, first);
     first = got;
     expect_same(sum(off, {axis}), got);
-    expect_same(detail::reduced_squares(ReduceOp::sum_of_squares, moved, {axis}, Keep::no, {}),
-                sum(square(moved), {axis}));
-    expect_same(detail::reduced_squares(ReduceOp::mean_of_squares, off, {axis}, Keep::no, {}),
-                mean(square(moved), {axis}));
+    expect_same(detail::reduced_squares(ReduceOp::sum_of_squares, moved, {axis}, Keep::no), sum(square(moved), {axis}));
+    expect_same(detail::reduced_squares(ReduceOp::mean_of_squares, off, {axis}, Keep::no), mean(square(moved), {axis}));
     expect_close(mean(moved, {axis}), means, tolerance);
     expect_same(max(moved, {axis}), best);
     expect_same(argmax(moved, axis), which);
