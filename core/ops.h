@@ -18,10 +18,13 @@
 /// moves or converts elements: a kernel that would compute with them refuses (detail::refuse_half).
 namespace reel {
 
-/// The last two, of floating numbers, for `reduce` alone.
+/// The last two, of floating numbers, are for `reduce` alone.
 enum class ReduceOp : std::uint8_t { sum, mean, max, min, prod, sum_of_squares, mean_of_squares };
-/// Sums that are divided at the end.
+/// Means are sums that are divided at the end.
 REEL_INLINE constexpr bool is_mean(ReduceOp op) { return op == ReduceOp::mean || op == ReduceOp::mean_of_squares; }
+REEL_INLINE constexpr bool is_of_squares(ReduceOp op) {
+  return op == ReduceOp::sum_of_squares || op == ReduceOp::mean_of_squares;
+}
 enum class ScanOp : std::uint8_t { sum, prod };
 enum class GateOp : std::uint8_t { sigmoid, gelu, silu };
 enum class PoolOp : std::uint8_t { max, average };
@@ -88,8 +91,8 @@ class REEL_API Ops {
   /// y has x's rank and size 1 on each reduced axis; x strided. max and min propagate NaN (the first one wins `which`).
   /// `which` (null or i64, y's shape; needs exactly one reduced axis, max or min): index of the first winner.
   /// An empty axis gives 0 for sums, 1 for prod, NaN for means, -inf / +inf for max / min. Integers: sum, max, min in their
-  /// own dtype, prod of i64. Squares are rounded before they are added: those of a contiguous x give
-  /// the bits of the sum of their array.
+  /// own dtype, prod of i64. Squares are rounded before they are added: where x is contiguous, the bits are those of the sum of
+  /// their array.
   virtual void reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) = 0;
 
   /// Along `axis`, from its end if `reverse`, with s before the first element: sum: s = x[i] + factor[i] s from 0, where

@@ -53,7 +53,7 @@ Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction, Sour
   const Tensor off = x - target;
   if (reduction == Reduction::none) return square(off);
   const ReduceOp op = reduction == Reduction::sum ? ReduceOp::sum_of_squares : ReduceOp::mean_of_squares;
-  return detail::reduced_squares(op, off, {}, Keep::no);
+  return detail::reduced_squares("mse_loss", op, off, {}, Keep::no, where);
 }
 
 Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {

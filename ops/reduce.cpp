@@ -329,8 +329,8 @@ Tensor sum_over(const Tensor& x, std::uint32_t axes) {
   return y;
 }
 
-Tensor reduced_squares(ReduceOp op, const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
-  const char* const name = is_mean(op) ? "mean_of_squares" : "sum_of_squares";
+Tensor reduced_squares(const char* name, ReduceOp op, const Tensor& x, const Axes& axes, Keep keep,
+                       SourceLocation where) {
   const std::uint32_t mask = axes.mask(name, x.rank(), where);
   Tensor y = reduced(op, x, mask, keep);
   if (taping())

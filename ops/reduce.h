@@ -89,10 +89,10 @@ namespace detail {
 /// Sum over the axes whose bits are set, keeping them with size 1; recorded.
 REEL_API Tensor sum_over(const Tensor& x, std::uint32_t axes);
 
-/// sum_of_squares or mean_of_squares: sum(square(x)) or mean(square(x)) in one pass, with the same bits where x is contiguous;
-/// recorded. x f32 or f64.
-Tensor reduced_squares(ReduceOp op, const Tensor& x, const Axes& axes, Keep keep,
-                       SourceLocation where = SourceLocation::current());
+/// sum(square(x)) or mean(square(x)), as `op` is sum_of_squares or mean_of_squares, in one pass; with the same bits where x is
+/// contiguous. Recorded as `name`. x f32 or f64.
+Tensor reduced_squares(const char* name, ReduceOp op, const Tensor& x, const Axes& axes, Keep keep,
+                       SourceLocation where);
 }  // namespace detail
 
 }  // namespace reel

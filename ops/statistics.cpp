@@ -65,7 +65,8 @@ Tensor variance(const char* op, const Tensor& x, const Axes& axes, double correc
     if ((mask >> i & 1) != 0) n *= static_cast<double>(x.shape()[i]);
   const Tensor off = x - mean(x, axes, Keep::yes);
   const Tensor sums = untaped([&] { return sum(off, axes, keep); });
-  return around_mean(detail::reduced_squares(ReduceOp::sum_of_squares, off, axes, keep), sums, std::max(1.0, n)) /
+  return around_mean(detail::reduced_squares(op, ReduceOp::sum_of_squares, off, axes, keep, where), sums,
+                     std::max(1.0, n)) /
          std::max(0.0, n - correction);
 }
 
@@ -108,7 +109,7 @@ Tensor stddev(const Ragged& x, VarianceOptions options, SourceLocation where) {
 Tensor norm(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::floating("norm", "x", x, where);
   axes.mask("norm", x.rank(), where);
-  return root(detail::reduced_squares(ReduceOp::sum_of_squares, x, axes, keep));
+  return root(detail::reduced_squares("norm", ReduceOp::sum_of_squares, x, axes, keep, where));
 }
 
 Tensor norm(const Ragged& x, SourceLocation where) {

@@ -14,7 +14,8 @@ Scalar result_of_nothing(ReduceOp op, DType dtype) {
       dtype, [&]<class T>() -> Scalar { return op == ReduceOp::max ? Max::identity<T>() : Min::identity<T>(); });
 }
 
-/// Elements of a result from which on they are squared on the way: of fewer the sums of several are taken at once.
+/// Elements of a result from which on they are squared on the way. Of fewer, sums may be faster without: of f32 those of
+/// several rows are taken at once, of up to four elements with no vectors.
 constexpr int64_t kSquaredOnTheWay = 8 * Vec<float>::width;
 
 /// The reduced axes by falling stride, so that memory is read in the order in which it lies. This alone lets the layout of
@@ -34,7 +35,9 @@ void order_of_axes(const Array& x, const int* axes, int count, Shape& shape, int
 }
 
 __attribute__((noinline)) void reduce_array_of_squares(CpuOps& ops, ReduceOp op, const Array& x, const Array& y) {
-  const Scratch room(static_cast<std::size_t>(x.size) * size_of(x.dtype));
+  std::size_t bytes = 0;  // x may repeat elements: its size is no number of bytes that are there
+  if (__builtin_mul_overflow(static_cast<std::size_t>(x.size), size_of(x.dtype), &bytes)) bytes = SIZE_MAX;
+  const Scratch room(bytes);
   Array squares = x;
   squares.data = room.as<void>();
   squares.contiguous = true;

@@ -85,11 +85,8 @@ struct Min {
   }
 };
 
-REEL_INLINE bool is_of_squares(ReduceOp op) {
-  return op == ReduceOp::sum_of_squares || op == ReduceOp::mean_of_squares;
-}
-
-/// f.template operator()<Op, T>() for an op and a dtype; means, which are divided at the end, and sums of squares are sums. Products of integers are of i64 alone.
+/// f.template operator()<Op, T>() for an op and a dtype. Means, which are divided at the end, and sums of squares are sums.
+/// Products of integers are of i64 alone.
 template <class F>
 REEL_INLINE decltype(auto) dispatch_reduction(ReduceOp op, DType dtype, F&& f) {
   return dispatch_arithmetic(dtype, [&]<class T>() {
@@ -129,11 +126,11 @@ struct Reduction {
   int64_t outputs = 1, count = 1;
 };
 
-/// The last axis is reduced. Sums of squares too, which the others do not know.
+/// The last axis is reduced. Sums of squares too.
 void reduce_rows(const Reduction& reduction);
 /// The rows of a contiguous matrix, count > 0 elements each, as reduce_rows gives them, on this thread.
 void reduce_dense_rows(ReduceOp op, DType dtype, const void* x, int64_t rows, int64_t count, void* y);
-/// The last axis is kept.
+/// The last axis is kept. No sums of squares, here and below.
 void reduce_columns(const Reduction& reduction);
 /// The column results of a contiguous matrix, as reduce_columns gives them, if it is small enough to need no tasks.
 bool reduce_small_matrix(ReduceOp op, DType dtype, const void* x, int64_t rows, int64_t width, void* y);

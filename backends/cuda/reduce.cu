@@ -144,13 +144,16 @@ void CudaOps::reduce(ReduceOp op, const Array& x, const Array& y, const Array* w
                      inner_step(kept) == 0 ||  // neighbouring results of one element
                      inner_step(reduced) <= inner_step(kept);
   dispatch_arithmetic(x.dtype, [&]<class T>() {
-    dispatch_reduction<T>(op, which != nullptr, [&]<class Op>() {
+    const auto run = [&]<class Op>() {
       const device::Problem<T> p{x.as<T>(), y.size, count, count, 1, kept, reduced};
       const device::Target<Op, T> target{y.as<T>(), which != nullptr ? which->as<int64_t>() : nullptr,
                                          is_mean(op) ? count : 0};
       if (along) reduce_along(context_, p, target);
       else reduce_across(context_, p, target);
-    });
+    };
+    if constexpr (std::is_floating_point_v<T>)
+      if (is_of_squares(op)) return run.template operator()<device::SumOfSquares<T>>();
+    dispatch_reduction<T>(op, which != nullptr, run);
   });
 }
 

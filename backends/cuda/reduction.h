@@ -138,9 +138,8 @@ void dispatch_reduction(ReduceOp op, bool with_place, F&& f) {
     case ReduceOp::sum:
     case ReduceOp::mean:
       return f.template operator()<device::Sum<T>>();
-    case ReduceOp::sum_of_squares:
+    case ReduceOp::sum_of_squares:  // of `reduce` alone
     case ReduceOp::mean_of_squares:
-      if constexpr (std::is_floating_point_v<T>) f.template operator()<device::SumOfSquares<T>>();
       return;
     case ReduceOp::prod:
       return f.template operator()<device::Product<T>>();

@@ -58,8 +58,13 @@ void expect_equal_devices(const Tensor& x, int axis) {
     if (first.defined()) expect_same(got, first);
     first = got;
     expect_same(sum(off, {axis}), got);
-    expect_same(detail::reduced_squares(ReduceOp::sum_of_squares, moved, {axis}, Keep::no), sum(square(moved), {axis}));
-    expect_same(detail::reduced_squares(ReduceOp::mean_of_squares, off, {axis}, Keep::no), mean(square(moved), {axis}));
+    const auto squares = [axis](ReduceOp op, const Tensor& x) {
+      return detail::reduced_squares("squares", op, x, {axis}, Keep::no, SourceLocation{});
+    };
+    expect_same(squares(ReduceOp::sum_of_squares, moved), sum(square(moved), {axis}));
+    expect_same(squares(ReduceOp::mean_of_squares, off), mean(square(moved), {axis}));
+    expect_close(squares(ReduceOp::sum_of_squares, transpose(off, 0, -1)),
+                 squares(ReduceOp::sum_of_squares, transpose(x, 0, -1)), tolerance);
     expect_close(mean(moved, {axis}), means, tolerance);
     expect_same(max(moved, {axis}), best);
     expect_same(argmax(moved, axis), which);

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "reel/core/error.h"
 #include "reel/tests/kernels/arrays.h"
 
 namespace reel::test {
@@ -159,7 +160,9 @@ TYPED_TEST(ReduceFloating, SameBitsOnAnyThreads) {
   };
   for (const Case& c : cases) {
     const auto x = random_array<TypeParam>(c.shape, 30, c.layout);
-    for (ReduceOp op : kOps) {
+    std::vector<ReduceOp> ops(std::begin(kOps), std::end(kOps));
+    ops.push_back(ReduceOp::sum_of_squares);
+    for (ReduceOp op : ops) {
       TestArray<TypeParam> first(reduced(c.shape, c.axes));
       {
         Threads one(1);
@@ -186,7 +189,7 @@ TYPED_TEST(ReduceFloating, ARowAloneGivesTheBitsThatItGivesInABatch) {
       const Shape one = across ? Shape{n, 1} : Shape{1, n};
       const unsigned axes = across ? 1 : 2;
       const auto x = random_array<TypeParam>(shape, 31);
-      for (ReduceOp op : {ReduceOp::sum, ReduceOp::mean}) {
+      for (ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::sum_of_squares}) {
         TestArray<TypeParam> all(reduced(shape, axes)), alone(reduced(one, axes));
         cpu().reduce(op, x, all, nullptr);
         for (std::int64_t k = 0; k < batch; ++k) {
@@ -209,7 +212,7 @@ TYPED_TEST(ReduceFloating, ShortRowsWithGapsHaveTheSameBits) {
       TestArray<TypeParam> apart({batch, n}, {step, 1}), packed(Shape{batch, n}), y({batch, 1}), expected({batch, 1});
       for (std::int64_t i = 0; i < x.size(); ++i) apart.set(i, x[i]);
       for (std::int64_t i = 0; i < x.size(); ++i) packed.set(i, apart[i]);
-      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::max}) {
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::max, ReduceOp::mean_of_squares}) {
         cpu().reduce(op, apart, y, nullptr);
         cpu().reduce(op, packed, expected, nullptr);
         ASSERT_TRUE(same_bits(y, expected)) << n << " numbers, step " << step;
@@ -348,6 +351,33 @@ TYPED_TEST(ReduceFloating, SquaresAreSummedToTheBitsOfTheirArray) {
       }
     }
   }
+}
+
+TYPED_TEST(ReduceFloating, SquaresOfWhatIsNoNumberOrTooLarge) {
+  const auto infinity = std::numeric_limits<TypeParam>::infinity();
+  const TypeParam nan = std::numeric_limits<TypeParam>::quiet_NaN(), largest = std::numeric_limits<TypeParam>::max();
+  for (const std::int64_t n : {3, 1000}) {
+    const auto sum_with = [n](TypeParam value) {
+      TestArray<TypeParam> x(Shape{n}), y(Shape{1});
+      x.set(n - 1, value);
+      cpu().reduce(ReduceOp::sum_of_squares, x, y, nullptr);
+      return y[0];
+    };
+    EXPECT_EQ(sum_with(-infinity), infinity);
+    EXPECT_EQ(sum_with(largest), infinity);
+    EXPECT_TRUE(std::isnan(sum_with(nan)));
+  }
+}
+
+// One row, seen more often than there are bytes.
+TYPED_TEST(ReduceFloating, SquaresOfTooManyElementsAreRefused) {
+  TestArray<TypeParam> row(Shape{1, 8}), y(Shape{1, 8});
+  Array x = row;
+  x.shape = {std::int64_t{1} << 59, 8};
+  x.strides[0] = 0;
+  x.size = x.shape.size();
+  x.contiguous = false;
+  EXPECT_THROW(cpu().reduce(ReduceOp::sum_of_squares, x, y, nullptr), OutOfMemory);
 }
 
 TYPED_TEST(ReduceFloating, NothingGivesTheNeutralElement) {
