@@ -44,6 +44,11 @@ void backward(std::int64_t n, const T* saved, const T* dy, T* dx) {
   }
 }
 
+template <class Op, class T>
+T derivative(T saved) {
+  return Op::derivative(saved);
+}
+
 template <class T>
 void pow_of(std::int64_t n, const T* x, const T* exponent, T* y) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = scalar::Pow::forward(x[i], exponent[i]);
@@ -65,11 +70,11 @@ void normal_f64(std::int64_t n, std::uint64_t seed, std::uint64_t stream, double
   }
 }
 
-#define REEL_LOOPS(name, Struct)                                        \
-  {#name,                                                               \
-   scalar::Struct::saved,                                               \
-   {&forward<scalar::Struct, float>, &backward<scalar::Struct, float>}, \
-   {&forward<scalar::Struct, double>, &backward<scalar::Struct, double>}},
+#define REEL_LOOPS(name, Struct)                                                                            \
+  {#name,                                                                                                   \
+   scalar::Struct::saved,                                                                                   \
+   {&forward<scalar::Struct, float>, &backward<scalar::Struct, float>, &derivative<scalar::Struct, float>}, \
+   {&forward<scalar::Struct, double>, &backward<scalar::Struct, double>, &derivative<scalar::Struct, double>}},
 constexpr UnaryLoops kLoops[] = {REEL_UNARY_OPS(REEL_LOOPS)};
 #undef REEL_LOOPS
 

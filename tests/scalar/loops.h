@@ -13,6 +13,8 @@ struct Loops {
   void (*forward)(std::int64_t n, const T* x, T* y);
   /// dx = dy derivative(saved)
   void (*backward)(std::int64_t n, const T* saved, const T* dy, T* dx);
+  /// The struct's own, which CUDA's kernels call and `backward` need not.
+  T (*derivative)(T saved);
 };
 
 struct UnaryLoops {
