@@ -158,6 +158,20 @@ TYPED_TEST(Elementwise, ReluKeepsNanAndItsGradient) {
   }
 }
 
+// One argument that is far out makes its neighbours take the longer formula.
+TYPED_TEST(Elementwise, GradientsOfSineAndCosineFarOut) {
+  TestArray<TypeParam> x(Shape{1100}), dy(Shape{1100}), of_sine(Shape{1100}), of_cosine(Shape{1100});
+  randomize(x, 11, -4, 4);
+  randomize(dy, 12);
+  for (const std::int64_t far : {3, 1099}) x.set(far, TypeParam(1e9));
+  cpu().unary_backward(UnaryOp::sin, x, dy, of_sine);
+  cpu().unary_backward(UnaryOp::cos, x, dy, of_cosine);
+  for (std::int64_t i = 0; i < x.size(); ++i) {
+    expect_close(of_sine, i, dy[i] * std::cos(static_cast<double>(x[i])), std::fabs(dy[i]));
+    expect_close(of_cosine, i, -dy[i] * std::sin(static_cast<double>(x[i])), std::fabs(dy[i]));
+  }
+}
+
 TYPED_TEST(Elementwise, AccumulateAddsAnyLayout) {
   for (const Shape& shape : shapes()) {
     for (Layout layout : kLayouts) {
