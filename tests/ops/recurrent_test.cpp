@@ -165,9 +165,9 @@ TEST(Recurrent, WithoutATapeTheBitsAreTheSameAndNothingIsKept) {
   }
 }
 
-// A layer over [steps, n, in] in public ops, a step at a time; h is also the last state.
-Tensor plain_loop(const Layer& layer, const Tensor& x, const RecurrentWeights& w, const Tensor& h0) {
-  Tensor h = h0, c = zeros_like(h0);
+// A layer over [steps, n, in] in public ops, a step at a time; h is also the last state, c an LSTM's alone.
+Tensor plain_loop(const Layer& layer, const Tensor& x, const RecurrentWeights& w, const Tensor& h0, Tensor c) {
+  Tensor h = h0;
   Tensors y;
   const auto gate = [&](const Tensor& all, std::int64_t i) { return narrow(all, 1, i * h0.shape()[1], h0.shape()[1]); };
   for (std::int64_t t = 0; t < x.shape()[0]; ++t) {
@@ -196,9 +196,10 @@ TEST(Recurrent, LayersOfAnyWidthAndManySequencesEqualAPlainLoop) {
       const TensorOptions options{.dtype = f64};
       const std::int64_t steps = 5, n = 21;
       const Tensor x = randn({steps, n, kIn}, generator, options), h0 = randn({n, hidden}, generator, options);
-      const Tensor dy = randn({steps, n, hidden}, generator, options);
+      const Tensor c0 = randn({n, hidden}, generator, options), dy = randn({steps, n, hidden}, generator, options);
       const RecurrentWeights w = weights(layer.gates, kIn, f64, generator, hidden);
-      const Tensors inputs{x, h0, w.weight_ih, w.weight_hh, w.bias_ih, w.bias_hh};
+      Tensors inputs{x, h0, w.weight_ih, w.weight_hh, w.bias_ih, w.bias_hh};
+      if (layer.gates == 4) inputs.push_back(c0);
       const auto run = [&](const auto& f) {
         Tape tape;
         for (const Tensor& input : inputs) tape.watch(input);
@@ -207,8 +208,12 @@ TEST(Recurrent, LayersOfAnyWidthAndManySequencesEqualAPlainLoop) {
         results.push_back(y);
         return results;
       };
-      const Tensors expected = run([&] { return plain_loop(layer, x, w, h0); });
-      const Tensors computed = run([&] { return layer.batch(x, {w}, {.h0 = reshape(h0, {1, n, hidden})}).y; });
+      const Tensors expected = run([&] { return plain_loop(layer, x, w, h0, c0); });
+      const Tensors computed = run([&] {
+        RecurrentOptions start{.h0 = unsqueeze(h0, 0)};
+        if (layer.gates == 4) start.c0 = unsqueeze(c0, 0);
+        return layer.batch(x, {w}, start).y;
+      });
       for (std::size_t i = 0; i < expected.size(); ++i) {
         const double scale = max(abs(expected[i])).item<double>();
         EXPECT_LE(max(abs(computed[i] - expected[i])).item<double>(), 1e-13 * (1 + scale)) << "result " << i;
@@ -254,8 +259,8 @@ TEST(Recurrent, WideLayersOverSequencesOfAnyLengthEqualAPlainLoop) {
               continue;
             }
             const Tensor forward = unsqueeze(x[i], 1);
-            const Tensor y =
-                plain_loop(layer, d == 0 ? forward : flip(forward, 0), w[static_cast<std::size_t>(d)], start);
+            const Tensor y = plain_loop(layer, d == 0 ? forward : flip(forward, 0), w[static_cast<std::size_t>(d)],
+                                        start, zeros_like(start));
             ends[d].push_back(y[-1]);
             both.push_back(d == 0 ? y : flip(y, 0));
           }
