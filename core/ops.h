@@ -154,6 +154,17 @@ class REEL_API Ops {
   virtual void normalize_backward(const Array& x, bool center, const Array* scale, const Array* mean, const Array& rstd,
                                   const Array& dy, const GradientSink& dx, const Array* dscale,
                                   const Array* dshift) = 0;
+  /// Images x, y [n, channels, length], y without gaps: y = (x - mean) rstd scale + shift, where mean, the biased variance and
+  /// rstd = 1 / sqrt(variance + epsilon) are of each of `groups` runs of channels of an image, which has no gaps in x either, or,
+  /// where groups is 0, of a channel of all images, of which x's last axis has no gaps. scale, shift [channels] or null; mean,
+  /// rstd, variance (null: not wanted) [n groups] or [channels].
+  virtual void normalize_channels(const Array& x, std::int64_t groups, double epsilon, const Array* scale,
+                                  const Array* shift, const Array& y, const Array& mean, const Array& rstd,
+                                  const Array* variance) = 0;
+  /// From dy, without gaps; dscale, dshift [channels] may be null: not wanted. dx has as many elements as x, without gaps.
+  virtual void normalize_channels_backward(const Array& x, std::int64_t groups, const Array* scale, const Array& mean,
+                                           const Array& rstd, const Array& dy, const GradientSink& dx,
+                                           const Array* dscale, const Array* dshift) = 0;
   /// y = (x - center) scale + shift, numbers of a channel: x, y [n, channels, length], x's last axis without gaps, y without
   /// any; center, scale, shift [channels] or null (0, 1, 0).
   virtual void scale_channels(const Array& x, const Array* center, const Array* scale, const Array* shift,

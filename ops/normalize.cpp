@@ -7,58 +7,56 @@
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/normalize_rows.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
 
 namespace reel {
 
+namespace detail::normalization {
+
+Standardized::Standardized(const Tensor& x, const Tensor& first, Axes axes, bool center, double eps) {
+  const Tensor origin = stop_gradient(first);
+  const Tensor from_mean = center ? x - (origin + mean(x - origin, axes, Keep::yes)) : x;
+  const Tensor d = center ? from_mean - mean(from_mean, axes, Keep::yes) : from_mean;  // again: what rounding left
+  rstd = rsqrt(mean(square(d), axes, Keep::yes) + eps);
+  xhat = d * rstd;
+}
+
+Tensor Standardized::gradient(const Tensor& g, const Tensor& mean_g, const Tensor& mean_g_xhat) const {
+  return rstd * ((mean_g.defined() ? g - mean_g : g) - xhat * mean_g_xhat);
+}
+
+void no_gradients(Gradients& g, const Tensor& x) {
+  for (int i = 0; i < 3; ++i)
+    if (g.needs(i)) g.add(i, zeros(g.shape(i), {.dtype = x.dtype(), .device = x.device()}));
+}
+
 namespace {
 
-using detail::Gradients;
-using detail::packed;
-using detail::reshaped;
-
-// For kernels, of a tensor that may be undefined.
-const Array* array_of(const Tensor& t) { return t.defined() ? &t.array() : nullptr; }
-Tensor packed_or_none(const Tensor& t) { return t.defined() ? packed(t) : t; }
-
-// What is normalised: x seen as [rows, n].
-struct Rows {
-  std::int64_t rows, n;
-  bool center;
-  double eps;
-};
-
-// The gradients in recorded ops, to be differentiated again. The mean is taken from a row's first element on, so that overflow
-// shows in the same places as in the kernels.
-void recorded_gradients(Gradients& g, const Tensor& input, const Tensor& weight, const Rows& r) {
-  if (r.n == 0) {  // the mean of nothing would be NaN
-    for (int i = 0; i < 3; ++i)
-      if (g.needs(i)) g.add(i, zeros(g.shape(i), {.dtype = input.dtype(), .device = input.device()}));
-    return;
-  }
-  const Tensor x = reshape(input, {r.rows, r.n}), dy = reshape(g.dy(), {r.rows, r.n});
-  const auto centered = [&](const Tensor& d) { return r.center ? d - mean(d, 1, Keep::yes) : d; };
-  const Tensor first = stop_gradient(narrow(x, 1, 0, 1));
-  const Tensor from_mean = r.center ? x - (first + mean(x - first, 1, Keep::yes)) : x;
-  const Tensor d = centered(from_mean);  // again: what rounding left
-  const Tensor rstd = rsqrt(mean(square(d), 1, Keep::yes) + r.eps);
-  const Tensor xhat = d * rstd;
+// The gradients in recorded ops, to be differentiated again.
+void recorded_gradients(Gradients& g, const Tensor& x, const Tensor& weight, const Rows& r) {
+  if (r.n == 0) return no_gradients(g, x);
+  const Tensor rows = reshape(x, {r.rows, r.n}), dy = reshape(g.dy(), rows.shape());
+  const Standardized is(rows, narrow(rows, 1, 0, 1), 1, r.center, r.eps);
   if (g.needs(0)) {
     const Tensor dxhat = weight.defined() ? dy * reshape(weight, {r.n}) : dy;
-    g.add(0, reshape(rstd * (centered(dxhat) - xhat * mean(dxhat * xhat, 1, Keep::yes)), g.shape(0)));
+    const auto mean_of = [](const Tensor& t) { return mean(t, 1, Keep::yes); };
+    g.add(0, reshape(is.gradient(dxhat, r.center ? mean_of(dxhat) : Tensor(), mean_of(dxhat * is.xhat)), g.shape(0)));
   }
-  if (g.needs(1)) g.add(1, reshape(sum(dy * xhat, 0), g.shape(1)));
+  if (g.needs(1)) g.add(1, reshape(sum(dy * is.xhat, 0), g.shape(1)));
   if (g.needs(2)) g.add(2, reshape(sum(dy, 0), g.shape(2)));
 }
 
-struct Normalized {
-  Tensor y, mean, rstd;  // mean undefined unless centered
-};
+}  // namespace
 
-Normalized normalize(const char* op, const Tensor& x, const Rows& r, const Tensor& weight, const Tensor& bias,
-                     SourceLocation where) {
+Tensor room(Gradients& g, int input, const Tensor& x) {
+  return g.needs(input) ? empty(g.shape(input), {.dtype = x.dtype(), .device = x.device()}) : Tensor();
+}
+
+Tensor normalize_rows(const char* op, const Tensor& x, const Rows& r, const Tensor& weight, const Tensor& bias,
+                      SourceLocation where) {
   const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
   const auto row_of = [n = r.n](const Tensor& t) { return t.defined() ? reshaped(packed(t), {n}) : t; };
   const Tensor from = reshaped(packed(x), {r.rows, r.n}), scale = row_of(weight), shift = row_of(bias);
@@ -71,17 +69,14 @@ Normalized normalize(const char* op, const Tensor& x, const Rows& r, const Tenso
     detail::record_op(op, where, {&x, &weight, &bias}, y, {&x, &weight},
                       [x, weight, from, scale, mean, rstd, r](Gradients& g) {
                         if (g.recording()) return recorded_gradients(g, x, weight, r);
-                        const auto room = [&](int i) {
-                          return g.needs(i) ? empty(g.shape(i), {.dtype = x.dtype(), .device = x.device()}) : Tensor();
-                        };
-                        const Tensor dy = packed(g.dy()), dweight = room(1), dbias = room(2);
+                        const Tensor dy = packed(g.dy()), dweight = room(g, 1, x), dbias = room(g, 2, x);
                         backend(x.device())
                             .normalize_backward(from.array(), r.center, array_of(scale), array_of(mean), rstd.array(),
                                                 dy.array(), g.sink(0), array_of(dweight), array_of(dbias));
                         g.add(1, dweight);
                         g.add(2, dbias);
                       });
-  return {y, mean, rstd};
+  return y;
 }
 
 void check_weight(const char* op, const char* name, const Tensor& weight, const Tensor& x, const Shape& shape,
@@ -94,6 +89,12 @@ void check_weight(const char* op, const char* name, const Tensor& weight, const 
 void check_eps(const char* op, double eps, SourceLocation where) {
   if (!(eps >= 0)) throw Error(std::string(op) + ": eps must not be below 0, got " + detail::number_text(eps), where);
 }
+
+}  // namespace detail::normalization
+
+namespace {
+
+using namespace detail::normalization;
 
 // Checks that x is [..., normalized...] with at least `leading` axes before.
 Rows trailing(const char* op, const Tensor& x, const Shape& normalized, int leading, bool center, double eps,
@@ -118,7 +119,7 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized, int leading, const T
   const Rows r = trailing("layer_norm", x, normalized, leading, true, eps, where);
   check_weight("layer_norm", "weight", weight, x, normalized, where);
   check_weight("layer_norm", "bias", bias, x, normalized, where);
-  return normalize("layer_norm", x, r, weight, bias, where).y;
+  return normalize_rows("layer_norm", x, r, weight, bias, where);
 }
 
 Tensor rms_norm(const Tensor& x, const Shape& normalized, int leading, const Tensor& weight, std::optional<double> eps,
@@ -127,165 +128,7 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized, int leading, const Ten
   const double epsilon = eps.value_or(x.dtype() == f32 ? 0x1p-23 : 0x1p-52);
   const Rows r = trailing("rms_norm", x, normalized, leading, false, epsilon, where);
   check_weight("rms_norm", "weight", weight, x, normalized, where);
-  return normalize("rms_norm", x, r, weight, {}, where).y;
-}
-
-// Checks that x is [n, channels, ...].
-void check_channels(const char* op, const Tensor& x, double eps, SourceLocation where) {
-  check::floating(op, "x", x, where);
-  check_eps(op, eps, where);
-  if (x.rank() < 2)
-    throw ShapeError(std::string(op) + ": x must have shape [n, channels, ...], got " + x.shape().str(), where);
-}
-
-// x [n, channels, ...] seen as [n, channels, the rest], the rest without gaps.
-Tensor in_runs(const Tensor& x) {
-  const std::int64_t n = x.shape()[0], channels = x.shape()[1];
-  std::int64_t length = 1;
-  bool gapless = true;
-  for (int i = x.rank() - 1; i >= 2; length *= x.shape()[i--]) gapless = gapless && x.stride(i) == length;
-  if (!gapless) return reshaped(packed(x), {n, channels, length});
-  const std::int64_t strides[] = {x.stride(0), x.stride(1), 1};
-  return detail::view(x, 0, {n, channels, length}, strides);
-}
-
-// A number per channel with `after` axes of size 1 behind.
-Tensor per_channel(const Tensor& numbers, int after) {
-  Shape shape = numbers.shape();
-  for (int i = 0; i < after; ++i) shape.push_back(1);
-  return reshape(numbers, shape);
-}
-
-// What affine keeps for its gradients: `shape` is [n, channels, length]; x and center are undefined where scale has none.
-struct Affine {
-  Shape shape;
-  Tensor x, center, scale;
-};
-
-void recorded_gradients(Gradients& g, const Affine& a) {
-  const Tensor dy = reshape(g.dy(), a.shape), of_shift = sum(dy, {0, 2});
-  if (g.needs(0)) g.add(0, reshape(a.scale.defined() ? dy * per_channel(a.scale, 1) : dy, g.shape(0)));
-  if (g.needs(1)) g.add(1, -a.scale * of_shift);
-  if (g.needs(2)) {
-    const Tensor x = reshape(a.x, a.shape);
-    g.add(2, sum(dy * (a.center.defined() ? x - per_channel(a.center, 1) : x), {0, 2}));
-  }
-  if (g.needs(3)) g.add(3, of_shift);
-}
-
-void gradients(Gradients& g, const Affine& a) {
-  const Tensor dy = reshaped(packed(g.dy()), a.shape), x = a.x.defined() ? in_runs(a.x) : dy;  // of dscale alone
-  const auto room = [&](bool wanted, const Shape& shape) {
-    return wanted ? empty(shape, {.dtype = dy.dtype(), .device = dy.device()}) : Tensor();
-  };
-  const Shape channels{a.shape[1]};
-  const Tensor dx = room(g.needs(0), a.shape), dscale = room(g.needs(2), channels),
-               dshift = room(g.needs(1) || g.needs(3), channels), center = packed_or_none(a.center),
-               scale = packed_or_none(a.scale);
-  backend(dy.device())
-      .scale_channels_backward(x.array(), array_of(center), array_of(scale), dy.array(), array_of(dx), array_of(dscale),
-                               array_of(dshift));
-  if (g.needs(0)) g.add(0, reshaped(dx, g.shape(0)));
-  if (g.needs(1)) g.add(1, -scale * dshift);
-  g.add(2, dscale);
-  if (g.needs(3)) g.add(3, dshift);
-}
-
-// (x - center) scale + shift for x [n, channels, ...], numbers of each channel that may be undefined, but no center without a
-// scale; contiguous.
-Tensor affine(const char* op, const Tensor& x, const Tensor& center, const Tensor& scale, const Tensor& shift,
-              SourceLocation where) {
-  constexpr std::int64_t kShortest = 8;  // elements of a channel side by side, for which it pays
-  const std::int64_t planes = x.shape()[0] * x.shape()[1], length = planes == 0 ? 0 : x.size() / planes;
-  if (length < kShortest || !(center.defined() || scale.defined() || shift.defined())) {
-    Tensor y = x;
-    if (center.defined()) y = y - per_channel(center, x.rank() - 2);
-    if (scale.defined()) y = y * per_channel(scale, x.rank() - 2);
-    if (shift.defined()) y = y + per_channel(shift, x.rank() - 2);
-    return contiguous(y);
-  }
-  const Tensor from = in_runs(x), middle = packed_or_none(center), factor = packed_or_none(scale),
-               term = packed_or_none(shift);
-  const Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
-  backend(x.device())
-      .scale_channels(from.array(), array_of(middle), array_of(factor), array_of(term),
-                      reshaped(y, from.shape()).array());
-  if (!detail::taping()) return y;
-  const auto tracked = [&](const Tensor& t) { return detail::would_record(op, t, where); };
-  Affine kept{from.shape(), {}, {}, {}};
-  if (tracked(x) || tracked(center)) kept.scale = scale;
-  if (tracked(scale)) {
-    kept.x = x;
-    // A running mean may move before the sweep: a copy is small.
-    if (center.defined()) kept.center = tracked(center) ? center : detail::copied(center, center.dtype());
-  }
-  detail::record_op(op, where, {&x, &center, &scale, &shift}, y, {&kept.x, &kept.center, &kept.scale},
-                    [kept](Gradients& g) { g.recording() ? recorded_gradients(g, kept) : gradients(g, kept); });
-  return y;
-}
-
-// Whether two tensors [channels] have an element in one place.
-bool meet(const Tensor& a, const Tensor& b) {
-  const auto size = static_cast<std::int64_t>(size_of(a.dtype())), step = b.stride(0) * size;
-  const std::int64_t apart = static_cast<const char*>(a.array().data) - static_cast<const char*>(b.array().data);
-  for (std::int64_t i = 0; i < a.size(); ++i) {
-    const std::int64_t offset = apart + i * a.stride(0) * size;
-    if (offset == 0 || (step != 0 && offset % step == 0 && offset / step >= 0 && offset / step < b.size())) return true;
-  }
-  return false;
-}
-
-// Of what training writes nothing may be refused once one of both is written.
-void check_running(const Tensor& mean, const Tensor& variance, SourceLocation where) {
-  for (const Tensor* running : {&mean, &variance}) {
-    if (!running->defined()) continue;
-    detail::refuse_if_taped(*running, "batch_norm", where);
-    if (running->size() > 1 && running->stride(0) == 0)
-      throw ShapeError(std::string("batch_norm: in ") + (running == &mean ? "running_mean" : "running_variance") +
-                           " each channel must have a place of its own, got a view of shape " + running->shape().str() +
-                           " in which all share one",
-                       where);
-  }
-  if (mean.defined() && variance.defined() && meet(mean, variance))
-    throw Error("batch_norm: running_mean and running_variance must be two tensors, got two that share memory", where);
-}
-
-// What is written must not be what the result is then multiplied by or shifted by.
-void check_apart(const char* name, const Tensor& running, const char* other_name, const Tensor& other,
-                 SourceLocation where) {
-  if (running.defined() && other.defined() && meet(running, other))
-    throw Error(std::string("batch_norm: ") + name + " must have memory of its own, got a tensor that shares " +
-                    other_name + "'s",
-                where);
-}
-
-// running = (1 - momentum) running + momentum batch
-void move_running(Tensor running, const Tensor& batch, double momentum, SourceLocation where) {
-  if (running.defined()) running.copy_((1 - momentum) * running + momentum * batch, where);
-}
-
-// Normalised by the batch; the running statistics are moved.
-Tensor by_batch(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
-                const BatchNormOptions& options, SourceLocation where) {
-  const std::int64_t channels = x.shape()[1];
-  std::int64_t count = x.shape()[0];
-  for (int i = 2; i < x.rank(); ++i) count *= x.shape()[i];
-  if (count == 1)
-    throw ShapeError("batch_norm: training needs more than one value per channel, got x of shape " + x.shape().str(),
-                     where);
-  check_running(running_mean, running_variance, where);
-  const Normalized batch =
-      normalize("batch_norm", transpose(x, 0, 1), {channels, count, true, options.eps}, {}, {}, where);
-  if (count > 0)
-    untaped([&] {
-      move_running(running_mean, batch.mean, options.momentum, where);
-      if (!running_variance.defined()) return;
-      // mean(y^2) = variance / (variance + eps): no digits are lost, as they would be in 1 / rstd^2 - eps.
-      const Tensor share = mean(square(reshape(batch.y, {channels, count})), 1);
-      const auto n = static_cast<double>(count);
-      move_running(running_variance, share / square(batch.rstd) * (n / (n - 1)), options.momentum, where);
-    });
-  return transpose(batch.y, 0, 1);
+  return normalize_rows("rms_norm", x, r, weight, {}, where);
 }
 
 }  // namespace
@@ -306,50 +149,6 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized, const Tensor& weight, 
 Ragged rms_norm(const Ragged& x, const Shape& normalized, const Tensor& weight, std::optional<double> eps,
                 SourceLocation where) {
   return x.with(rms_norm(x.values(), normalized, 1, weight, eps, where));
-}
-
-Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps,
-                  SourceLocation where) {
-  check_channels("group_norm", x, eps, where);
-  const std::int64_t channels = x.shape()[1];
-  if (groups < 1 || channels % groups != 0)
-    throw ShapeError("group_norm: groups must divide the channels, got " + std::to_string(groups) + " for x of shape " +
-                         x.shape().str(),
-                     where);
-  check_weight("group_norm", "weight", weight, x, {channels}, where);
-  check_weight("group_norm", "bias", bias, x, {channels}, where);
-  Rows r{x.shape()[0] * groups, channels / groups, true, eps};
-  for (int i = 2; i < x.rank(); ++i) r.n *= x.shape()[i];
-  return affine("group_norm", normalize("group_norm", x, r, {}, {}, where).y, {}, weight, bias, where);
-}
-Ragged group_norm(const Ragged& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps,
-                  SourceLocation where) {
-  return x.with(group_norm(x.values(), groups, weight, bias, eps, where));
-}
-
-Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance, const Tensor& weight,
-                  const Tensor& bias, BatchNormOptions options, SourceLocation where) {
-  check_channels("batch_norm", x, options.eps, where);
-  const Shape channels{x.shape()[1]};
-  check_weight("batch_norm", "running_mean", running_mean, x, channels, where);
-  check_weight("batch_norm", "running_variance", running_variance, x, channels, where);
-  check_weight("batch_norm", "weight", weight, x, channels, where);
-  check_weight("batch_norm", "bias", bias, x, channels, where);
-  if (options.training) {
-    check_apart("running_mean", running_mean, "weight", weight, where);
-    check_apart("running_mean", running_mean, "bias", bias, where);
-    check_apart("running_variance", running_variance, "weight", weight, where);
-    check_apart("running_variance", running_variance, "bias", bias, where);
-    return affine("batch_norm", by_batch(x, running_mean, running_variance, options, where), {}, weight, bias, where);
-  }
-  if (!running_mean.defined() || !running_variance.defined())
-    throw Error("batch_norm: out of training running_mean and running_variance must be defined", where);
-  const Tensor rstd = rsqrt(running_variance + options.eps);
-  return affine("batch_norm", x, running_mean, weight.defined() ? rstd * weight : rstd, bias, where);
-}
-Ragged batch_norm(const Ragged& x, const Tensor& running_mean, const Tensor& running_variance, const Tensor& weight,
-                  const Tensor& bias, BatchNormOptions options, SourceLocation where) {
-  return x.with(batch_norm(x.values(), running_mean, running_variance, weight, bias, options, where));
 }
 
 }  // namespace reel

@@ -13,46 +13,40 @@
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
 
-/// The mean is mean + rest, which is 0 without centering.
+/// The sums of d and d^2, d = x - pivot.
 template <class T>
-struct RowStatistics {
-  T mean, rest, rstd;
-};
-
-/// The sums of d and d^2, d = x - pivot; along(lanes, i) runs with them.
-template <class T>
-REEL_INLINE Sums<T, 2> moments_about(T pivot, const T* x, int64_t n, auto along) {
-  return sum_terms<T, 2>(
-      n, [=](const Pack<T, 2>& acc, auto lanes, int64_t i) __attribute__((always_inline)) {
-        const Vec<T> d = existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(pivot));
-        along(lanes, i);
+__attribute__((noinline)) Sums<T, 2> moments_about(T pivot, const Runs<T>& runs) {
+  return sum_runs<T, 2>(
+      runs.pieces,
+      runs.count, [=](const Pack<T, 2>& acc, auto lanes, int64_t run, int64_t i) __attribute__((always_inline)) {
+        const Vec<T> d = existing(lanes, lanes.load(runs.x + run * runs.step + i) - Vec<T>::broadcast(pivot));
         return Pack<T, 2>{{acc.v[0] + d, fma(d, d, acc.v[1])}};
       });
 }
 
+/// The mean, which overflows where it does so on other backends and in recorded gradients.
 template <class T>
-REEL_INLINE T inverse_root(T variance, T epsilon) {
-  return T(1) / scalar::sqrt(variance + epsilon);
+T mean_from_first(const Runs<T>& runs) {
+  return runs.x[0] + moments_about(runs.x[0], runs).of[0] / static_cast<T>(runs.size());
 }
 
-/// Given the mean, about, with squares about that.
+/// In a second pass over the same elements.
 template <class T>
-__attribute__((noinline)) RowStatistics<T> statistics_about(T mean, const T* x, int64_t n, T epsilon) {
-  const T count = static_cast<T>(n);
-  const Sums<T, 2> sums = moments_about(mean, x, n, Nothing{});
-  const T rest = sums.of[0] / count, squares = sums.of[1] / count;
+__attribute__((noinline)) RowStatistics<T> statistics_about(T mean, const Runs<T>& runs, T epsilon) {
+  const Sums<T, 2> sums = moments_about(mean, runs);
+  const T count = static_cast<T>(runs.size()), rest = sums.of[0] / count, squares = sums.of[1] / count;
   const T variance = squares == kInfinity<T> ? squares : squares - rest * rest;  // no infinity - infinity
-  return {mean, rest, inverse_root(variance, epsilon)};
+  return {mean, rest, variance, epsilon};
 }
 
-/// The mean, which overflows in rows in which it does so on other backends and in recorded gradients.
+/// From the sums of d and d^2, d = x - pivot.
 template <class T>
-__attribute__((noinline)) T mean_from_first(const T* x, int64_t n) {
-  const T first = x[0];
-  const T above = sum_row<T>(n, [=](Vec<T> acc, auto lanes, int64_t i) {
-    return acc + existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(first));
-  });
-  return first + above / static_cast<T>(n);
+REEL_INLINE RowStatistics<T> statistics_from(const Sums<T, 2>& sums, T pivot, const Runs<T>& runs, T epsilon) {
+  const T count = static_cast<T>(runs.size()), above = sums.of[0] / count, squares = sums.of[1] / count;
+  if (!(squares < kInfinity<T>)) return statistics_about(mean_from_first(runs), runs, epsilon);
+  const T mean = pivot + above;
+  if (!(above * above < squares / 2)) return statistics_about(mean, runs, epsilon);
+  return {mean, above - (mean - pivot), squares - above * above, epsilon};
 }
 
 /// The mean of a row's first elements, about.
@@ -65,38 +59,41 @@ REEL_INLINE T near_mean(const T* x, int64_t n) {
   return reduce_add(sum);
 }
 
-/// along(lanes, i) runs with the first pass.
+}  // namespace
+
 template <class T>
-REEL_INLINE RowStatistics<T> statistics_of(const T* x, int64_t n, bool center, T epsilon, auto along) {
-  const T count = static_cast<T>(n);
-  if (!center) {
-    const T squares = sum_row<T>(
-        n, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
-          const Vec<T> v = lanes.load(x + i);
-          along(lanes, i);
-          return fma(v, v, acc);
-        });
-    return {0, 0, inverse_root(squares / count, epsilon)};
-  }
-  const T pivot = near_mean(x, n);
-  const Sums<T, 2> sums = moments_about(pivot, x, n, along);
-  const T above = sums.of[0] / count, squares = sums.of[1] / count;
-  if (!(squares < kInfinity<T>)) return statistics_about(mean_from_first(x, n), x, n, epsilon);
-  const T mean = pivot + above;
-  if (!(above * above < squares / 2)) return statistics_about(mean, x, n, epsilon);
-  return {mean, above - (mean - pivot), inverse_root(squares - above * above, epsilon)};
+RowStatistics<T> statistics_of(const Runs<T>& runs, T epsilon) {
+  const T pivot = near_mean(runs.x, runs.pieces.length);
+  return statistics_from(moments_about(pivot, runs), pivot, runs, epsilon);
 }
+template RowStatistics<float> statistics_of(const Runs<float>&, float);
+template RowStatistics<double> statistics_of(const Runs<double>&, double);
 
-/// (x - mean - rest) rstd of one vector.
+namespace {
+
+/// Of a row, whose mean is taken as 0 without centering; along(lanes, i) runs with the first pass.
 template <class T>
-struct Standardize {
-  T mean, rstd, rest;  // the rest times rstd, negated
-
-  explicit Standardize(const RowStatistics<T>& s) : mean(s.mean), rstd(s.rstd), rest(-s.rest * s.rstd) {}
-  REEL_INLINE Vec<T> operator()(Vec<T> x) const {
-    return fma(x - Vec<T>::broadcast(mean), Vec<T>::broadcast(rstd), Vec<T>::broadcast(rest));
+REEL_INLINE RowStatistics<T> statistics_along(const Runs<T>& row, bool center, T epsilon, auto along) {
+  const T* const x = row.x;
+  const int64_t n = row.pieces.length;
+  if (center) {
+    const T pivot = near_mean(x, n);
+    const Sums<T, 2> moments = sum_terms<T, 2>(
+        n, [=](const Pack<T, 2>& acc, auto lanes, int64_t i) __attribute__((always_inline)) {
+          const Vec<T> d = existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(pivot));
+          along(lanes, i);
+          return Pack<T, 2>{{acc.v[0] + d, fma(d, d, acc.v[1])}};
+        });
+    return statistics_from(moments, pivot, row, epsilon);
   }
-};
+  const T squares = sum_row<T>(
+      n, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
+        const Vec<T> v = lanes.load(x + i);
+        along(lanes, i);
+        return fma(v, v, acc);
+      });
+  return {0, 0, squares / static_cast<T>(n), epsilon};
+}
 
 /// Writes a row.
 template <class T>
@@ -130,24 +127,19 @@ struct Backward {
     const auto scaled = [scale = scale](Vec<T> dy_i, auto lanes, int64_t i) {
       return all || scale != nullptr ? dy_i * lanes.load(scale + i) : dy_i;
     };
-    const T center = all || mean != nullptr ? mean[r] : T(0), count = static_cast<T>(n), rate = rstd[r];
+    const T center = all || mean != nullptr ? mean[r] : T(0), rate = rstd[r];
     const Sums<T, 3> sums = sum_terms<T, 3>(n, [=](const Pack<T, 3>& acc, auto lanes, int64_t i) {
       const Vec<T> g = scaled(lanes.load(grad + i), lanes, i);
       const Vec<T> d = existing(lanes, lanes.load(from + i) - Vec<T>::broadcast(center));
       return Pack<T, 3>{{acc.v[0] + g, fma(g, d * Vec<T>::broadcast(rate), acc.v[1]), acc.v[2] + d}};
     });
-    const T rest = mean == nullptr ? T(0) : sums.of[2] / count;
-    // dx = (g - mean(g) - xhat mean(g xhat)) rstd, without centering without mean(g)
-    const T shift = mean == nullptr ? T(0) : -sums.of[0] / count * rate;
-    const T of_rest = sums.of[0] - sums.of[0] == T(0) ? rest * rate * sums.of[0] : T(0);  // an infinite sum has none
-    const T slope = -(sums.of[1] - of_rest) / count * rate;
-    const Standardize<T> standard({center, rest, rate});
+    const RowGradient<T> gradient(sums, rate, mean != nullptr, n);
+    const Standardize<T> standard(center, gradient.rest, rate);
     for_each_vector<T>(0, n, [=, n = n, add = add](auto lanes, int64_t i) {
       const Vec<T> dy_i = lanes.load(grad + i), xhat = standard(lanes.load(from + i));
       if (all || to != nullptr) {
         prefetch_next_row(to + i, n);
-        const Vec<T> g = fma(scaled(dy_i, lanes, i), Vec<T>::broadcast(rate), Vec<T>::broadcast(shift));
-        const Vec<T> dx_i = fma(xhat, Vec<T>::broadcast(slope), g);
+        const Vec<T> dx_i = gradient(xhat, scaled(dy_i, lanes, i));
         lanes.store(to + i, add ? lanes.load(to + i) + dx_i : dx_i);
       }
       if (all || dscale != nullptr) lanes.store(dscale + i, fma(dy_i, xhat, lanes.load(dscale + i)));
@@ -168,14 +160,17 @@ void CpuOps::normalize(const Array& x, bool center, double epsilon, const Array*
   dispatch_floating(x.dtype, [&]<class T>() {
     const T *const scales = scale ? scale->as<T>() : nullptr, *const shifts = shift ? shift->as<T>() : nullptr;
     parallel_for(rows, max<int64_t>(1, kNormalizeGrain / n), [&](int64_t begin, int64_t end) {
-      RowStatistics<T> s = statistics_of(x.as<T>() + begin * n, n, center, static_cast<T>(epsilon), Nothing{});
-      for (int64_t r = begin; r < end; ++r) {
-        const T* const from = x.as<T>() + r * n;
+      const RunPieces<T> whole(n);
+      const T* from = x.as<T>() + begin * n;
+      const auto eps = static_cast<T>(epsilon);
+      RowStatistics<T> s = center ? statistics_of(Runs<T>{from, whole}, eps)
+                                  : statistics_along(Runs<T>{from, whole}, false, eps, Nothing{});
+      for (int64_t r = begin; r < end; ++r, from += n) {
         if (mean != nullptr) mean->as<T>()[r] = s.mean + s.rest;
         rstd.as<T>()[r] = s.rstd;
         const RowWriter<T> write{from, scales, shifts, y.as<T>() + r * n, Standardize<T>(s)};
         if (r + 1 < end) {
-          s = statistics_of(from + n, n, center, static_cast<T>(epsilon), write);
+          s = statistics_along(Runs<T>{from + n, whole}, center, eps, write);
         } else {
           for_each_vector<T>(0, n, write);
         }

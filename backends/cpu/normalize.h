@@ -6,6 +6,15 @@
 /// What the kernels for normalised rows and channels share: several sums at once.
 namespace reel::cpu::REEL_CPU_ISA {
 
+/// `width` lanes of ones, then as many of zeros.
+template <class Lane, int width>
+struct Existing {
+  Lane lanes[2 * width];
+  constexpr Existing() : lanes() {
+    for (int i = 0; i < width; ++i) lanes[i] = -1;
+  }
+};
+
 /// v with 0 in the lanes that do not exist.
 template <class T>
 REEL_INLINE Vec<T> existing(const AllLanes<T>&, Vec<T> v) {
@@ -13,9 +22,12 @@ REEL_INLINE Vec<T> existing(const AllLanes<T>&, Vec<T> v) {
 }
 template <class T>
 REEL_INLINE Vec<T> existing(const FirstLanes<T>& lanes, Vec<T> v) {
-  alignas(kVectorBytes) T all[Vec<T>::width];
-  v.store(all);
-  return lanes.load(all);
+  using Lane = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+  typedef Lane Bits __attribute__((vector_size(kVectorBytes)));
+  alignas(kVectorBytes) static constexpr Existing<Lane, Vec<T>::width> existing{};
+  Bits bits;
+  __builtin_memcpy(&bits, existing.lanes + Vec<T>::width - lanes.n, sizeof(bits));
+  return {typename Vec<T>::Raw(Bits(v.raw) & bits)};
 }
 
 template <class T, int K>
@@ -49,6 +61,103 @@ REEL_INLINE Sums<T, K> sum_terms(int64_t n, F f) {
     return sums;
   });
 }
+
+/// How runs of elements side by side are summed up: long ones in pieces, of short ones several at once.
+template <class T>
+struct RunPieces {
+  int64_t length, size, of_run, leaf;  // elements of a run, of a piece; pieces of a run, those summed up at once
+
+  explicit RunPieces(int64_t length)
+      : length(length),
+        size(min<int64_t>(length, kLeafElements<T>)),
+        of_run(ceil_div(length, size)),
+        leaf(max<int64_t>(1, kLeafElements<T> / length)) {}
+};
+
+/// `count` runs, which begin `step` apart.
+template <class T>
+struct Runs {
+  const T* x;
+  const RunPieces<T>& pieces;
+  int64_t count = 1, step = 0;
+
+  int64_t size() const { return pieces.length * count; }
+};
+
+/// K sums over all elements of `count` runs, of the terms f(acc, lanes, run, i) = acc + terms. The order depends on length and
+/// count alone, and is that of sum_terms where there is one run.
+template <class T, int K, class F>
+REEL_INLINE Sums<T, K> sum_runs(const RunPieces<T>& pieces, int64_t count, F f) {
+  constexpr int64_t width = Vec<T>::width;
+  return pairwise(0, count * pieces.of_run, pieces.leaf, [=](int64_t begin, int64_t end) {
+    const F term = f;  // what f captures stays in registers
+    Pack<T, K> a = Pack<T, K>::broadcast(0), b = a, c = a;
+    int64_t run = pieces.of_run == 1 ? begin : begin / pieces.of_run,
+            first = (begin - run * pieces.of_run) * pieces.size;
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t last = min(pieces.length, first + pieces.size);
+      int64_t i = first;
+      for (; i + 3 * width <= last; i += 3 * width) {
+        a = term(a, AllLanes<T>{}, run, i);
+        b = term(b, AllLanes<T>{}, run, i + width);
+        c = term(c, AllLanes<T>{}, run, i + 2 * width);
+      }
+      for (; i + width <= last; i += width) a = term(a, AllLanes<T>{}, run, i);
+      if (i < last) b = term(b, FirstLanes<T>(last - i), run, i);
+      first = last;
+      if (last < pieces.length) continue;
+      first = 0;
+      ++run;
+    }
+    const Pack<T, K> all = a + b + c;
+    Sums<T, K> sums;
+    for (int k = 0; k < K; ++k) sums.of[k] = reduce_add(all.v[k]);
+    return sums;
+  });
+}
+
+/// The mean is mean + rest, which is 0 without centering.
+template <class T>
+struct RowStatistics {
+  T mean, rest, variance, rstd;
+
+  RowStatistics(T mean, T rest, T variance, T epsilon)
+      : mean(mean), rest(rest), variance(variance), rstd(T(1) / scalar::sqrt(variance + epsilon)) {}
+};
+/// Of all elements of the runs together; in normalize.cpp.
+template <class T>
+RowStatistics<T> statistics_of(const Runs<T>& runs, T epsilon);
+
+/// (x - mean - rest) rstd of one vector.
+template <class T>
+struct Standardize {
+  T mean, rstd, rest;  // the rest times rstd, negated
+
+  Standardize(T mean, T rest, T rstd) : mean(mean), rstd(rstd), rest(-rest * rstd) {}
+  explicit Standardize(const RowStatistics<T>& s) : Standardize(s.mean, s.rest, s.rstd) {}
+  REEL_INLINE Vec<T> operator()(Vec<T> x) const {
+    return fma(x - Vec<T>::broadcast(mean), Vec<T>::broadcast(rstd), Vec<T>::broadcast(rest));
+  }
+};
+
+/// What of the sums of g (y's gradient times scale), g xhat and x - mean over the n elements that are normalised together their
+/// gradients are made of: dx = g rate + shift + xhat slope. xhat in the second sum is (x - mean) rate, without the rest.
+template <class T>
+struct RowGradient {
+  T rate, rest, shift, slope;
+
+  RowGradient(const Sums<T, 3>& sums, T rate, bool centered, int64_t n)
+      : rate(rate), rest(centered ? sums.of[2] / static_cast<T>(n) : T(0)) {
+    const T count = static_cast<T>(n);
+    shift = centered ? -sums.of[0] / count * rate : T(0);
+    slope = -(sums.of[1] - of_rest(sums.of[0])) / count * rate;
+  }
+  /// What the rest takes from a sum of g xhat, given that of g.
+  T of_rest(T sum) const { return sum - sum == T(0) ? rest * rate * sum : T(0); }  // an infinite sum has none
+  REEL_INLINE Vec<T> operator()(Vec<T> xhat, Vec<T> g) const {
+    return fma(xhat, Vec<T>::broadcast(slope), fma(g, Vec<T>::broadcast(rate), Vec<T>::broadcast(shift)));
+  }
+};
 
 /// Elements that are worth a thread: each costs as much as several of a sum. Of two chunks two threads take 0.7 to 1.0 of one's
 /// time, backward 1.2 to 1.6 (rows of 64; benchmark_grains).

@@ -15,6 +15,7 @@ struct Holders {
 
   REEL_DEVICE bool whole_block() const { return lanes > kWarp; }
   REEL_DEVICE int lane() const { return whole_block() ? threadIdx.x : threadIdx.x & (lanes - 1); }
+  REEL_DEVICE int width() const { return lanes; }
   /// The row's number in the block, and how many there are.
   REEL_DEVICE int in_block() const { return whole_block() ? 0 : threadIdx.x / lanes; }
   REEL_DEVICE int rows_of_block() const { return whole_block() ? 1 : blockDim.x / lanes; }

@@ -14,30 +14,11 @@ namespace device {
 
 namespace {
 
-/// The sums over a row's pieces.
-template <class T, int K>
-REEL_DEVICE Sums<T, K> join_pieces(RowGroup group, const Sums<T, K>* of_pieces, int64_t count, Sums<T, K>* scratch) {
-  Sums<T, K> own{};
-  for (int64_t p = group.lane(); p < count; p += group.width()) {
-    REEL_UNROLL
-    for (int k = 0; k < K; ++k) own.of[k] += of_pieces[p].of[k];
-  }
-  return join_sums(group, own, scratch);
-}
-
 /// The sums of x - origin and of its square.
 template <class T, int count>
 REEL_DEVICE Sums<T, 2> sums_of(RowGroup group, const T* x, int64_t begin, int64_t end, T origin, Sums<T, 2>* scratch) {
   Sums<T, 2> sums{};
-  each_pack<count>(group, begin, end, [&](int64_t i) {
-    const Pack<T, count> from = load_pack<T, count>(x + i);
-    REEL_UNROLL
-    for (int k = 0; k < count; ++k) {
-      const T d = from.v[k] - origin;
-      sums.of[0] += d;
-      sums.of[1] = scalar::fma(d, d, sums.of[1]);
-    }
-  });
+  each_pack<count>(group, begin, end, [&](int64_t i) { add_moments(sums, load_pack<T, count>(x + i), origin); });
   return join_sums(group, sums, scratch);
 }
 
@@ -90,14 +71,7 @@ REEL_DEVICE Sums<T, 3> gradient_sums(const Gradient<T>& g, RowGroup group, int64
   Sums<T, 3> sums{};
   each_pack<count>(group, begin, end, [&](int64_t i) {
     const auto from = load_pack<T, count>(g.x + r * g.n + i);
-    const auto grad = g.scaled(load_pack<T, count>(g.dy + r * g.n + i), i);
-    REEL_UNROLL
-    for (int k = 0; k < count; ++k) {
-      const T d = from.v[k] - center;
-      sums.of[0] += grad.v[k];
-      sums.of[1] = scalar::fma(grad.v[k], d * rate, sums.of[1]);
-      sums.of[2] += d;
-    }
+    add_gradient(sums, from, g.scaled(load_pack<T, count>(g.dy + r * g.n + i), i), center, rate);
   });
   return join_sums(group, sums, scratch);
 }
@@ -176,23 +150,6 @@ __global__ void normalize_backward(const __grid_constant__ Gradient<T> g, const 
 
 }  // namespace
 }  // namespace device
-
-namespace {
-
-/// Pieces for rows that are too few to fill the GPU, and the launch for them.
-device::RowPieces pieces_for(const Context& context, int64_t rows, int64_t n, Grid& grid) {
-  constexpr int64_t kLeast = 8192;  // elements of a piece
-  const int64_t wanted = int64_t{context.processors()} * 4 / rows, room = n / kLeast;
-  const int64_t count = wanted < room ? wanted : room;
-  if (count < 2) return {1, n};
-  const int64_t length = ceil_div(ceil_div(n, count), 64) * 64;  // pieces begin where packs do
-  const device::RowPieces pieces{ceil_div(n, length), length};
-  grid.threads = kThreads;
-  grid.blocks = rows * pieces.count;
-  return pieces;
-}
-
-}  // namespace
 
 void CudaOps::normalize(const Array& x, bool center, double epsilon, const Array* scale, const Array* shift,
                         const Array& y, const Array* mean, const Array& rstd) {

@@ -39,11 +39,49 @@ REEL_DEVICE void each_pack(RowGroup group, int64_t begin, int64_t end, F f) {
     f(i);
 }
 
+/// The sums over a row's pieces.
+template <class Group, class T, int K>
+REEL_DEVICE Sums<T, K> join_pieces(Group group, const Sums<T, K>* of_pieces, int64_t count, Sums<T, K>* scratch) {
+  Sums<T, K> own{};
+  for (int64_t p = group.lane(); p < count; p += group.width()) {
+    REEL_UNROLL
+    for (int k = 0; k < K; ++k) own.of[k] += of_pieces[p].of[k];
+  }
+  return join_sums(group, own, scratch);
+}
+
+/// Adds x - origin and its square.
+template <class T, int count>
+REEL_DEVICE void add_moments(Sums<T, 2>& sums, const Pack<T, count>& x, T origin) {
+  REEL_UNROLL
+  for (int k = 0; k < count; ++k) {
+    const T d = x.v[k] - origin;
+    sums.of[0] += d;
+    sums.of[1] = scalar::fma(d, d, sums.of[1]);
+  }
+}
+
+/// Adds g, g (x - center) rate and x - center.
+template <class T, int count>
+REEL_DEVICE void add_gradient(Sums<T, 3>& sums, const Pack<T, count>& x, const Pack<T, count>& g, T center, T rate) {
+  REEL_UNROLL
+  for (int k = 0; k < count; ++k) {
+    const T d = x.v[k] - center;
+    sums.of[0] += g.v[k];
+    sums.of[1] = scalar::fma(g.v[k], d * rate, sums.of[1]);
+    sums.of[2] += d;
+  }
+}
+
 /// The mean is mean + rest, which is 0 without centering.
 template <class T>
 struct RowStatistics {
-  T mean, rest, rstd;
+  T mean, rest, rstd, variance = 0;
   REEL_DEVICE T standardize(T x) const { return scalar::fma(x - mean, rstd, -rest * rstd); }
+  /// The sum of g xhat, of those of g and of g (x - mean) rstd.
+  REEL_DEVICE T standardize_sum(T of_g, T of_product) const {
+    return of_product - (of_g - of_g == T(0) ? rest * rstd * of_g : T(0));  // an infinite sum has no rest
+  }
 };
 
 /// A pack of a row from column i on, brought to mean 0 and variance 1, times scale plus shift, which may be null.
@@ -72,7 +110,7 @@ REEL_DEVICE RowStatistics<T> statistics_of(T first, int64_t n, bool center, T ep
   const Sums<T, 2> around_mean = sums(mean);
   const T rest = around_mean.of[0] / size, squares = around_mean.of[1] / size;
   const T variance = squares == scalar::infinity<T>() ? squares : squares - rest * rest;  // no infinity - infinity
-  return {mean, rest, T(1) / scalar::sqrt(variance + epsilon)};
+  return {mean, rest, T(1) / scalar::sqrt(variance + epsilon), variance};
 }
 
 /// What backward reads and writes; null: not there, not wanted.
@@ -107,15 +145,31 @@ struct RowGradient {
     const T size = static_cast<T>(n);
     statistics = {center, centered ? total.of[2] / size : T(0), rate};
     shift = centered ? -total.of[0] / size * rate : T(0);
-    const T of_rest =
-        total.of[0] - total.of[0] == T(0) ? statistics.rest * rate * total.of[0] : T(0);  // an infinite sum has none
-    slope = -(total.of[1] - of_rest) / size * rate;
+    slope = -statistics.standardize_sum(total.of[0], total.of[1]) / size * rate;
   }
   /// dx of an element.
   REEL_DEVICE T at(T xhat, T g) const { return scalar::fma(xhat, slope, scalar::fma(g, statistics.rstd, shift)); }
 };
 
 }  // namespace device
+
+/// How rows are cut that are too few to fill the GPU.
+inline device::RowPieces pieces_for(const Context& context, int64_t rows, int64_t n) {
+  constexpr int64_t kLeast = 8192;  // elements of a piece
+  const int64_t wanted = int64_t{context.processors()} * 4 / rows, room = n / kLeast;
+  const int64_t count = wanted < room ? wanted : room;
+  if (count < 2) return {1, n};
+  const int64_t length = ceil_div(ceil_div(n, count), 64) * 64;  // pieces begin where packs do
+  return {ceil_div(n, length), length};
+}
+/// And their launch, a block for each piece.
+inline device::RowPieces pieces_for(const Context& context, int64_t rows, int64_t n, Grid& grid) {
+  const device::RowPieces pieces = pieces_for(context, rows, n);
+  if (pieces.count == 1) return pieces;
+  grid.threads = kThreads;
+  grid.blocks = rows * pieces.count;
+  return pieces;
+}
 
 /// In normalize_held.cu: rows of up to kLongestHeld<T> elements.
 template <class T>

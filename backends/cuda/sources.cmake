@@ -26,6 +26,7 @@ set(REEL_CUDA_KERNELS
   nonzero.cu
   invert.cu
   normalize.cu
+  normalize_channels.cu
   normalize_held.cu
   optimizers.cu
   parametric.cu
