@@ -33,11 +33,17 @@ class Channels {
   REEL_INLINE void each(int64_t grain, F f) const {
     const int64_t channels = x_.shape[1], length = x_.shape[2];
     parallel_for(rows() * channels, max<int64_t>(1, grain / size_), [=, this](int64_t begin, int64_t end) {
+      int64_t run = begin / pieces_, piece = begin % pieces_, image = run / channels, channel = run % channels;
       for (int64_t unit = begin; unit < end; ++unit) {
-        const int64_t run = unit / pieces_, first = unit % pieces_ * size_;
-        const int64_t image = run / channels, channel = run % channels;
+        const int64_t first = piece * size_;
         const T* const from = x_.as<T>() + image * x_.strides[0] + channel * x_.strides[1] + first;
-        f(Piece<T>{from, run * length + first, min(size_, length - first), channel, image * pieces_ + unit % pieces_});
+        f(Piece<T>{from, run * length + first, min(size_, length - first), channel, image * pieces_ + piece});
+        if (++piece < pieces_) continue;
+        piece = 0;
+        ++run;
+        if (++channel < channels) continue;
+        channel = 0;
+        ++image;
       }
     });
   }
