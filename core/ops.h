@@ -157,7 +157,7 @@ class REEL_API Ops {
   /// Images x, y [n, channels, length], y without gaps: y = (x - mean) rstd scale + shift, where mean, the biased variance and
   /// rstd = 1 / sqrt(variance + epsilon) are of each of `groups` runs of channels of an image, which has no gaps in x either, or,
   /// where groups is 0, of a channel of all images, of which x's last axis has no gaps. scale, shift [channels] or null; mean,
-  /// rstd, variance (null: not wanted) [n groups] or [channels].
+  /// rstd, variance (null: not wanted) [n groups] or [channels], not written where x is empty.
   virtual void normalize_channels(const Array& x, std::int64_t groups, double epsilon, const Array* scale,
                                   const Array* shift, const Array& y, const Array& mean, const Array& rstd,
                                   const Array* variance) = 0;

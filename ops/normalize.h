@@ -7,8 +7,9 @@
 /// Normalisations: groups of elements brought to mean 0 and variance 1. Variances are biased (divided by the count) and taken
 /// of the differences from the mean. f32 or f64; weight and bias have x's dtype and device and may be left out. A group
 /// whose elements are all equal gives 0 for eps > 0 and NaN for eps = 0; a NaN or infinity makes its group NaN.
-/// Backward keeps x and each group's mean and 1 / sqrt(variance + eps); group_norm of less than 8 elements a channel keeps for
-/// weight's gradient also what weight multiplies. All throw DTypeError, DeviceError, ShapeError.
+/// Backward keeps x (a copy where it has gaps, and where batch_norm has less than 8 elements a channel and sample) and each
+/// group's mean and 1 / sqrt(variance + eps); group_norm of less than 8 elements a channel keeps for weight's gradient also what
+/// weight multiplies. All throw DTypeError, DeviceError, ShapeError.
 namespace reel {
 
 /// Over the trailing axes of x [..., normalized...], each place alone: (x - mean) / sqrt(variance + eps) * weight + bias, with

@@ -36,7 +36,8 @@ Tensor in_runs(const Tensor& x) {
   const std::int64_t n = x.shape()[0], channels = x.shape()[1];
   std::int64_t length = 1;
   bool gapless = true;
-  for (int i = x.rank() - 1; i >= 2; length *= x.shape()[i--]) gapless = gapless && x.stride(i) == length;
+  for (int i = x.rank() - 1; i >= 2; length *= x.shape()[i--])
+    gapless = gapless && (x.stride(i) == length || x.shape()[i] == 1);
   if (!gapless) return reshaped(packed(x), {n, channels, length});
   const std::int64_t strides[] = {x.stride(0), x.stride(1), 1};
   return detail::view(x, 0, {n, channels, length}, strides);
@@ -82,34 +83,49 @@ void recorded_gradients(Gradients& g, const Tensor& input, const Tensor& weight,
 }
 
 struct Normalized {
-  Tensor y, mean, variance;  // the statistics of each group
+  Tensor y, mean, variance;
 };
 
-// x [n, channels, ...], each of `groups` of an image's channels or, where it is 0, a channel of all images as a whole; contiguous.
+// What normalize_channels keeps for its gradients: where only bias has one, none of x, `from`, mean and rstd.
+struct Kept {
+  Shape shape;  // [n, channels, length]
+  std::int64_t groups;
+  double eps;
+  Tensor x, from, weight, scale, mean, rstd;
+};
+
+void gradients(Gradients& g, const Kept& kept) {
+  if (!kept.x.defined()) return g.add(2, sum(reshape(g.dy(), kept.shape), {0, 2}));
+  if (g.recording()) return recorded_gradients(g, kept.x, kept.weight, kept.groups, kept.eps);
+  const Tensor dy = packed(g.dy()), dweight = room(g, 1, kept.x), dbias = room(g, 2, kept.x);
+  backend(dy.device())
+      .normalize_channels_backward(kept.from.array(), kept.groups, array_of(kept.scale), kept.mean.array(),
+                                   kept.rstd.array(), reshaped(dy, kept.shape).array(), g.sink(0), array_of(dweight),
+                                   array_of(dbias));
+  g.add(1, dweight);
+  g.add(2, dbias);
+}
+
+// x [n, channels, ...] as normalised over each of `groups` of an image's channels or, where groups is 0, over each channel of all
+// images; y has no gaps, and the statistics are those of each group, variance only if it is wanted.
 Normalized normalize_channels(const char* op, const Tensor& x, std::int64_t groups, double eps, const Tensor& weight,
-                              const Tensor& bias, SourceLocation where) {
+                              const Tensor& bias, bool wants_variance, SourceLocation where) {
   const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
-  const Tensor runs = in_runs(x),
-               from = groups > 0 && runs.shape()[1] > 1 && runs.stride(1) != runs.shape()[2] ? packed(runs) : runs;
-  const Tensor scale = packed_or_none(weight), shift = packed_or_none(bias);
-  const Shape statistics{groups == 0 ? x.shape()[1] : x.shape()[0] * groups};
+  const Tensor runs = in_runs(x), scale = packed_or_none(weight), shift = packed_or_none(bias);
+  const Shape shape = runs.shape(), statistics{groups == 0 ? shape[1] : shape[0] * groups};
+  const bool apart = groups > 0 && groups < shape[1] && runs.stride(1) != shape[2];  // the channels of a group
+  const Tensor from = apart ? packed(runs) : runs;
   const Tensor y = empty(x.shape(), like), mean = empty(statistics, like), rstd = empty(statistics, like),
-               variance = empty(statistics, like);
+               variance = wants_variance ? empty(statistics, like) : Tensor();
   backend(x.device())
-      .normalize_channels(from.array(), groups, eps, array_of(scale), array_of(shift),
-                          reshaped(y, from.shape()).array(), mean.array(), rstd.array(), array_of(variance));
-  if (detail::taping())
-    detail::record_op(op, where, {&x, &weight, &bias}, y, {&x, &weight},
-                      [x, weight, from, scale, mean, rstd, groups, eps](Gradients& g) {
-                        if (g.recording()) return recorded_gradients(g, x, weight, groups, eps);
-                        const Tensor dy = packed(g.dy()), dweight = room(g, 1, x), dbias = room(g, 2, x);
-                        backend(x.device())
-                            .normalize_channels_backward(from.array(), groups, array_of(scale), mean.array(),
-                                                         rstd.array(), reshaped(dy, from.shape()).array(), g.sink(0),
-                                                         array_of(dweight), array_of(dbias));
-                        g.add(1, dweight);
-                        g.add(2, dbias);
-                      });
+      .normalize_channels(from.array(), groups, eps, array_of(scale), array_of(shift), reshaped(y, shape).array(),
+                          mean.array(), rstd.array(), array_of(variance));
+  if (!detail::taping()) return {y, mean, variance};
+  Kept kept{shape, groups, eps, {}, {}, {}, {}, {}, {}};
+  if (detail::would_record(op, x, where) || detail::would_record(op, weight, where))
+    kept = {shape, groups, eps, x, from, weight, scale, mean, rstd};
+  detail::record_op(op, where, {&x, &weight, &bias}, y, {&kept.x, &kept.weight},
+                    [kept](Gradients& g) { gradients(g, kept); });
   return {y, mean, variance};
 }
 
@@ -232,7 +248,8 @@ Tensor by_batch(const Tensor& x, const Tensor& running_mean, const Tensor& runni
   const bool turn = run_length(x) < kShortestRun;  // a channel's elements are brought together first
   const Tensor turned = turn ? transpose(x, 0, 1) : x;
   const Tensor images = turn ? reshape(turned, {1, channels, count}) : x;
-  const Normalized batch = normalize_channels("batch_norm", images, 0, options.eps, weight, bias, where);
+  const Normalized batch =
+      normalize_channels("batch_norm", images, 0, options.eps, weight, bias, running_variance.defined(), where);
   if (count > 0)
     untaped([&] {
       move_running(running_mean, batch.mean, options.momentum, where);
@@ -255,7 +272,8 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
                      where);
   check_weight("group_norm", "weight", weight, x, {channels}, where);
   check_weight("group_norm", "bias", bias, x, {channels}, where);
-  if (run_length(x) >= kShortestRun) return normalize_channels("group_norm", x, groups, eps, weight, bias, where).y;
+  if (run_length(x) >= kShortestRun)
+    return normalize_channels("group_norm", x, groups, eps, weight, bias, false, where).y;
   Rows r{x.shape()[0] * groups, channels / groups, true, eps};
   for (int i = 2; i < x.rank(); ++i) r.n *= x.shape()[i];
   return affine("group_norm", normalize_rows("group_norm", x, r, {}, {}, where), {}, weight, bias, where);

@@ -15,18 +15,29 @@ namespace {
 
 /// The sums of d and d^2, d = x - pivot.
 template <class T>
-__attribute__((noinline)) Sums<T, 2> moments_about(T pivot, const Runs<T>& runs) {
+REEL_INLINE Pack<T, 2> add_moments(const Pack<T, 2>& acc, auto lanes, const T* x, T pivot) {
+  const Vec<T> d = existing(lanes, lanes.load(x) - Vec<T>::broadcast(pivot));
+  return {{acc.v[0] + d, fma(d, d, acc.v[1])}};
+}
+template <class T>
+__attribute__((noinline)) Sums<T, 2> moments_of_runs(T pivot, const Runs<T>& runs) {
+  const T* const first = runs.x;
   return sum_runs<T, 2>(
-      runs.pieces,
-      runs.count, [=](const Pack<T, 2>& acc, auto lanes, int64_t run, int64_t i) __attribute__((always_inline)) {
-        const Vec<T> d = existing(lanes, lanes.load(runs.x + run * runs.step + i) - Vec<T>::broadcast(pivot));
-        return Pack<T, 2>{{acc.v[0] + d, fma(d, d, acc.v[1])}};
-      });
+      RunPieces<T>(runs.length), runs.count,
+      [ =, step = runs.step ](const auto& acc, auto lanes, int64_t run, int64_t i)
+          __attribute__((always_inline)) { return add_moments(acc, lanes, first + run * step + i, pivot); });
+}
+template <class T>
+REEL_INLINE Sums<T, 2> moments_about(T pivot, const Runs<T>& runs) {
+  if (runs.count > 1) return moments_of_runs(pivot, runs);
+  return sum_terms<T, 2>(
+      runs.length, [ =, x = runs.x ](const auto& acc, auto lanes, int64_t i)
+                       __attribute__((always_inline)) { return add_moments(acc, lanes, x + i, pivot); });
 }
 
 /// The mean, which overflows where it does so on other backends and in recorded gradients.
 template <class T>
-T mean_from_first(const Runs<T>& runs) {
+__attribute__((noinline)) T mean_from_first(const Runs<T>& runs) {
   return runs.x[0] + moments_about(runs.x[0], runs).of[0] / static_cast<T>(runs.size());
 }
 
@@ -63,7 +74,7 @@ REEL_INLINE T near_mean(const T* x, int64_t n) {
 
 template <class T>
 RowStatistics<T> statistics_of(const Runs<T>& runs, T epsilon) {
-  const T pivot = near_mean(runs.x, runs.pieces.length);
+  const T pivot = near_mean(runs.x, runs.length);
   return statistics_from(moments_about(pivot, runs), pivot, runs, epsilon);
 }
 template RowStatistics<float> statistics_of(const Runs<float>&, float);
@@ -73,9 +84,7 @@ namespace {
 
 /// Of a row, whose mean is taken as 0 without centering; along(lanes, i) runs with the first pass.
 template <class T>
-REEL_INLINE RowStatistics<T> statistics_along(const Runs<T>& row, bool center, T epsilon, auto along) {
-  const T* const x = row.x;
-  const int64_t n = row.pieces.length;
+REEL_INLINE RowStatistics<T> statistics_along(const T* x, int64_t n, bool center, T epsilon, auto along) {
   if (center) {
     const T pivot = near_mean(x, n);
     const Sums<T, 2> moments = sum_terms<T, 2>(
@@ -84,7 +93,7 @@ REEL_INLINE RowStatistics<T> statistics_along(const Runs<T>& row, bool center, T
           along(lanes, i);
           return Pack<T, 2>{{acc.v[0] + d, fma(d, d, acc.v[1])}};
         });
-    return statistics_from(moments, pivot, row, epsilon);
+    return statistics_from(moments, pivot, Runs<T>{x, n}, epsilon);
   }
   const T squares = sum_row<T>(
       n, [=](Vec<T> acc, auto lanes, int64_t i) __attribute__((always_inline)) {
@@ -160,17 +169,16 @@ void CpuOps::normalize(const Array& x, bool center, double epsilon, const Array*
   dispatch_floating(x.dtype, [&]<class T>() {
     const T *const scales = scale ? scale->as<T>() : nullptr, *const shifts = shift ? shift->as<T>() : nullptr;
     parallel_for(rows, max<int64_t>(1, kNormalizeGrain / n), [&](int64_t begin, int64_t end) {
-      const RunPieces<T> whole(n);
       const T* from = x.as<T>() + begin * n;
       const auto eps = static_cast<T>(epsilon);
-      RowStatistics<T> s = center ? statistics_of(Runs<T>{from, whole}, eps)
-                                  : statistics_along(Runs<T>{from, whole}, false, eps, Nothing{});
+      RowStatistics<T> s =
+          center ? statistics_of(Runs<T>{from, n}, eps) : statistics_along(from, n, false, eps, Nothing{});
       for (int64_t r = begin; r < end; ++r, from += n) {
         if (mean != nullptr) mean->as<T>()[r] = s.mean + s.rest;
         rstd.as<T>()[r] = s.rstd;
         const RowWriter<T> write{from, scales, shifts, y.as<T>() + r * n, Standardize<T>(s)};
         if (r + 1 < end) {
-          s = statistics_along(Runs<T>{from + n, whole}, center, eps, write);
+          s = statistics_along(from + n, n, center, eps, write);
         } else {
           for_each_vector<T>(0, n, write);
         }

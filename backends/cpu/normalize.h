@@ -40,26 +40,34 @@ struct Sums {
   }
 };
 
+/// K vectors of sums over elements [begin, end) of the terms f(acc, lanes, i) = acc + terms.
+template <class T, int K, class F>
+REEL_INLINE Pack<T, K> sum_vectors(int64_t begin, int64_t end, F term) {  // what it captures stays in registers
+  constexpr int64_t width = Vec<T>::width;
+  Pack<T, K> a = Pack<T, K>::broadcast(0), b = a, c = a;
+  int64_t i = begin;
+  for (; i + 3 * width <= end; i += 3 * width) {
+    a = term(a, AllLanes<T>{}, i);
+    b = term(b, AllLanes<T>{}, i + width);
+    c = term(c, AllLanes<T>{}, i + 2 * width);
+  }
+  for (; i + width <= end; i += width) a = term(a, AllLanes<T>{}, i);
+  if (i < end) b = term(b, FirstLanes<T>(end - i), i);
+  return a + b + c;
+}
+
+template <class T, int K>
+REEL_INLINE Sums<T, K> added_lanes(const Pack<T, K>& vectors) {
+  Sums<T, K> sums;
+  for (int k = 0; k < K; ++k) sums.of[k] = reduce_add(vectors.v[k]);
+  return sums;
+}
+
 /// K sums over a row at once, of the terms f(acc, lanes, i) = acc + terms. The order depends on n alone.
 template <class T, int K, class F>
 REEL_INLINE Sums<T, K> sum_terms(int64_t n, F f) {
-  return pairwise(0, n, kLeafElements<T>, [&](int64_t begin, int64_t end) {
-    constexpr int64_t width = Vec<T>::width;
-    const F term = f;  // what f captures stays in registers
-    Pack<T, K> a = Pack<T, K>::broadcast(0), b = a, c = a;
-    int64_t i = begin;
-    for (; i + 3 * width <= end; i += 3 * width) {
-      a = term(a, AllLanes<T>{}, i);
-      b = term(b, AllLanes<T>{}, i + width);
-      c = term(c, AllLanes<T>{}, i + 2 * width);
-    }
-    for (; i + width <= end; i += width) a = term(a, AllLanes<T>{}, i);
-    if (i < end) b = term(b, FirstLanes<T>(end - i), i);
-    const Pack<T, K> all = a + b + c;
-    Sums<T, K> sums;
-    for (int k = 0; k < K; ++k) sums.of[k] = reduce_add(all.v[k]);
-    return sums;
-  });
+  return pairwise(0, n, kLeafElements<T>,
+                  [&](int64_t begin, int64_t end) { return added_lanes(sum_vectors<T, K>(begin, end, F(f))); });
 }
 
 /// How runs of elements side by side are summed up: long ones in pieces, of short ones several at once.
@@ -74,45 +82,33 @@ struct RunPieces {
         leaf(max<int64_t>(1, kLeafElements<T> / length)) {}
 };
 
-/// `count` runs, which begin `step` apart.
+/// `count` runs of `length` elements side by side, which begin `step` apart.
 template <class T>
 struct Runs {
   const T* x;
-  const RunPieces<T>& pieces;
-  int64_t count = 1, step = 0;
+  int64_t length, count = 1, step = 0;
 
-  int64_t size() const { return pieces.length * count; }
+  int64_t size() const { return length * count; }
 };
 
 /// K sums over all elements of `count` runs, of the terms f(acc, lanes, run, i) = acc + terms. The order depends on length and
 /// count alone, and is that of sum_terms where there is one run.
 template <class T, int K, class F>
 REEL_INLINE Sums<T, K> sum_runs(const RunPieces<T>& pieces, int64_t count, F f) {
-  constexpr int64_t width = Vec<T>::width;
   return pairwise(0, count * pieces.of_run, pieces.leaf, [=](int64_t begin, int64_t end) {
-    const F term = f;  // what f captures stays in registers
-    Pack<T, K> a = Pack<T, K>::broadcast(0), b = a, c = a;
+    Pack<T, K> all = Pack<T, K>::broadcast(0);
     int64_t run = pieces.of_run == 1 ? begin : begin / pieces.of_run,
             first = (begin - run * pieces.of_run) * pieces.size;
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t last = min(pieces.length, first + pieces.size);
-      int64_t i = first;
-      for (; i + 3 * width <= last; i += 3 * width) {
-        a = term(a, AllLanes<T>{}, run, i);
-        b = term(b, AllLanes<T>{}, run, i + width);
-        c = term(c, AllLanes<T>{}, run, i + 2 * width);
-      }
-      for (; i + width <= last; i += width) a = term(a, AllLanes<T>{}, run, i);
-      if (i < last) b = term(b, FirstLanes<T>(last - i), run, i);
+      all = all + sum_vectors<T, K>(
+                      first, last, [=](const Pack<T, K>& acc, auto lanes, int64_t i) { return f(acc, lanes, run, i); });
       first = last;
       if (last < pieces.length) continue;
       first = 0;
       ++run;
     }
-    const Pack<T, K> all = a + b + c;
-    Sums<T, K> sums;
-    for (int k = 0; k < K; ++k) sums.of[k] = reduce_add(all.v[k]);
-    return sums;
+    return added_lanes(all);
   });
 }
 

@@ -19,8 +19,7 @@ template <class T>
 struct Images {
   const T* x;
   int64_t n, channels, length, image_stride, channel_stride, groups;
-  RunPieces<T> pieces;    // of a channel of an image
-  RunPieces<T> together;  // of what of an image is normalised together
+  RunPieces<T> pieces;
 
   Images(const Array& x, int64_t groups)
       : x(x.as<T>()),
@@ -30,8 +29,7 @@ struct Images {
         image_stride(x.strides[0]),
         channel_stride(x.strides[1]),
         groups(groups),
-        pieces(length),
-        together(groups == 0 ? length : channels / groups * length) {}
+        pieces(length) {}
 
   int64_t count() const { return groups == 0 ? channels : n * groups; }
   Group group(int64_t r) const {
@@ -43,13 +41,20 @@ struct Images {
   /// Where a run begins in what has no gaps.
   int64_t place(int64_t image, int64_t channel) const { return (image * channels + channel) * length; }
   /// A group's elements: an image's channels follow each other without gaps.
-  Runs<T> runs(const Group& g) const { return {run(g.image, g.channel), together, g.images, image_stride}; }
+  Runs<T> runs(const Group& g) const { return {run(g.image, g.channel), length * g.channels, g.images, image_stride}; }
   /// f(r, group), in parallel.
   template <class F>
   void each_group(F f) const {
     const int64_t size = n * channels * length / count();
     parallel_for(count(), max<int64_t>(1, kNormalizeGrain / size), [=, this](int64_t begin, int64_t end) {
-      for (int64_t r = begin; r < end; ++r) f(r, group(r));
+      Group g = group(begin);
+      for (int64_t r = begin; r < end; ++r) {
+        f(r, g);
+        g.channel += g.channels;
+        if (g.channel < channels) continue;
+        g.channel = 0;
+        ++g.image;
+      }
     });
   }
   /// f(image, channel) for a group's runs.

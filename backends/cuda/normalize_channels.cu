@@ -183,14 +183,14 @@ __global__ void normalize_channels_backward(const __grid_constant__ ChannelGradi
     const int64_t r = pieces.row(piece), begin = pieces.begin(piece);
     const T* const scale = g.scale != nullptr ? g.scale + units.first_channel(r) : nullptr;
     const Places<count> places(units, group, r, begin, pieces.end(piece, units.n));
-    const Scratch* const of_unit = of_rows + r * width * row_pieces;
     Scratch own{};
     if (of_rows == nullptr) own = gradient_sums(g, places, r);
     for (int64_t p = group.lane(); of_rows != nullptr && p < width * row_pieces; p += group.width()) {
+      const Scratch& part = of_rows[r * width * row_pieces + p];
       const T factor = scale != nullptr && width > 1 ? scale[p / row_pieces] : T(1);
-      own.of[0] = scalar::fma(of_unit[p].of[0], factor, own.of[0]);
-      own.of[1] = scalar::fma(of_unit[p].of[1], factor, own.of[1]);
-      own.of[2] += of_unit[p].of[2];
+      own.of[0] = scalar::fma(part.of[0], factor, own.of[0]);
+      own.of[1] = scalar::fma(part.of[1], factor, own.of[1]);
+      own.of[2] += part.of[2];
     }
     Scratch total = join_sums(group, own, scratch);
     const T only[2] = {total.of[0], total.of[1]};  // of the only channel of a unit
@@ -204,8 +204,8 @@ __global__ void normalize_channels_backward(const __grid_constant__ ChannelGradi
       if (width > 1) {
         of_dy = of_product = 0;
         for (int64_t p = k * row_pieces; p < (k + 1) * row_pieces; ++p) {
-          of_dy += of_unit[p].of[0];
-          of_product += of_unit[p].of[1];
+          of_dy += of_rows[r * width * row_pieces + p].of[0];
+          of_product += of_rows[r * width * row_pieces + p].of[1];
         }
       }
       if (g.dscale != nullptr) g.dscale[r * width + k] = gradient.statistics.standardize_sum(of_dy, of_product);

@@ -166,22 +166,26 @@ TYPED_TEST(NormalizeChannels, BackwardGivesTheSameWhateverElseIsWanted) {
     }
 }
 
-// A group of all channels is a row.
+// A group of all channels is a row, of one piece for its sums or several.
 TYPED_TEST(NormalizeChannels, AGroupHasTheBitsOfARow) {
   using T = TypeParam;
-  const Shape shape{7, 6, 37}, rows{7, 6 * 37};
-  auto x = test::random_array<T>(shape, 8);
-  for (int64_t i = 0; i < 6 * 37; ++i) x.set(2 * 6 * 37 + i, 3);       // constant
-  for (int64_t i = 0; i < 6 * 37; ++i) x.set(i, x[i] * T(1e-3) + 90);  // far from 0
-  x.set(4 * 6 * 37 + 100, std::numeric_limits<T>::max());              // its square overflows
-  TestArray<T> y(shape), as_rows(rows), mean(Shape{7}), rstd(Shape{7}), mean_of_rows(Shape{7}), rstd_of_rows(Shape{7});
-  test::cpu().normalize_channels(x, 1, kEpsilon, nullptr, nullptr, y, mean, rstd, nullptr);
-  Array seen = x.array();
-  seen.shape = rows;
-  seen.strides[0] = 6 * 37, seen.strides[1] = 1;
-  test::cpu().normalize(seen, true, kEpsilon, nullptr, nullptr, as_rows, &mean_of_rows.array(), rstd_of_rows);
-  for (int64_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], as_rows[i]) << i;
-  EXPECT_TRUE(test::same_bits(mean, mean_of_rows) && test::same_bits(rstd, rstd_of_rows));
+  for (const int64_t length : {37, 1000}) {
+    const int64_t n = 6 * length;
+    const Shape shape{7, 6, length}, rows{7, n};
+    auto x = test::random_array<T>(shape, 8);
+    for (int64_t i = 0; i < n; ++i) x.set(2 * n + i, 3);            // constant
+    for (int64_t i = 0; i < n; ++i) x.set(i, x[i] * T(1e-3) + 90);  // far from 0
+    x.set(4 * n + n / 2, std::numeric_limits<T>::max());            // its square overflows
+    TestArray<T> y(shape), as_rows(rows), mean(Shape{7}), rstd(Shape{7}), mean_of_rows(Shape{7}),
+        rstd_of_rows(Shape{7});
+    test::cpu().normalize_channels(x, 1, kEpsilon, nullptr, nullptr, y, mean, rstd, nullptr);
+    Array seen = x.array();
+    seen.shape = rows;
+    seen.strides[0] = n, seen.strides[1] = 1;
+    test::cpu().normalize(seen, true, kEpsilon, nullptr, nullptr, as_rows, &mean_of_rows.array(), rstd_of_rows);
+    for (int64_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], as_rows[i]) << i;
+    EXPECT_TRUE(test::same_bits(mean, mean_of_rows) && test::same_bits(rstd, rstd_of_rows));
+  }
 }
 
 // The rounded mean that backward is given is off by as much as a twentieth of the deviation.

@@ -162,6 +162,30 @@ TYPED_TEST(NormalizeKernel, GradientsOfScaleAndShiftDoNotDependOnThreads) {
   }
 }
 
+// A thread's first row is summed up alone, the others along with what is written: also where rows are cut for their sums.
+TYPED_TEST(NormalizeKernel, RowsDoNotDependOnThreads) {
+  using T = TypeParam;
+  for (const int64_t n : {129, 1537, 5000}) {
+    const int64_t rows = 40;
+    const auto x = test::random_array<T>({rows, n}, 22);
+    TestArray<T> first({rows, n});
+    for (const int threads : test::kThreadCounts) {
+      const test::Threads scope(threads);
+      TestArray<T> y({rows, n}), mean(Shape{rows}), rstd(Shape{rows});
+      test::cpu().normalize(x, true, 1e-5, nullptr, nullptr, y, &mean.array(), rstd);
+      if (threads == 1) first = y;
+      EXPECT_TRUE(test::same_bits(y, first));
+    }
+    // Each row alone.
+    for (int64_t r = 0; r < rows; ++r) {
+      TestArray<T> row({1, n}), y({1, n}), mean(Shape{1}), rstd(Shape{1});
+      for (int64_t i = 0; i < n; ++i) row.set(i, x[r * n + i]);
+      test::cpu().normalize(row, true, 1e-5, nullptr, nullptr, y, &mean.array(), rstd);
+      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(y[i], first[r * n + i]) << n << " row " << r << " element " << i;
+    }
+  }
+}
+
 // x is a view of [channels, n, length]; each of the numbers and gradients may be absent.
 TYPED_TEST(NormalizeKernel, ChannelsAreScaledAndShifted) {
   using T = TypeParam;

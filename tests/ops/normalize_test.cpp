@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 
+#include "reel/core/memory.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
@@ -240,6 +241,22 @@ TEST(BatchNorm, MovesTheRunningStatisticsByTheUnbiasedVariance) {
   EXPECT_NEAR(variance.to_vector<double>()[1], 0.75 * 2, 1e-15);
 }
 
+// Where they lie: a channel's elements side by side in each image, also of a view.
+TEST(BatchNorm, MovesTheRunningStatisticsByThoseOfImages) {
+  Generator generator(9);
+  const Tensor all = randn({7, 4, 9}, generator, kDouble), x = narrow(narrow(all, 0, 1, 5), 1, 1, 3);
+  const Tensor mean = zeros({3}, kDouble), variance = zeros({3}, kDouble);
+  batch_norm(x, mean, variance, {}, {}, {.training = true, .momentum = 1});
+  for (std::int64_t c = 0; c < 3; ++c) {
+    double m = 0, v = 0;
+    const std::vector<double> values = narrow(x, 1, c, 1).to_vector<double>();
+    for (const double value : values) m += value / 45;
+    for (const double value : values) v += (value - m) * (value - m) / 44;
+    EXPECT_NEAR(mean.to_vector<double>()[static_cast<std::size_t>(c)], m, 1e-14);
+    EXPECT_NEAR(variance.to_vector<double>()[static_cast<std::size_t>(c)], v, 1e-14);
+  }
+}
+
 TEST(BatchNorm, KeepsTheDigitsOfASmallVariance) {
   Generator generator(6);
   const Tensor x = 1e-4 * randn({1000, 1}, generator) + 1.0, mean = zeros({1}), variance = zeros({1});
@@ -333,6 +350,31 @@ TEST(BatchNorm, MayBeTrainedBetweenARunOutOfTrainingAndItsSweep) {
   const Tensor y = batch_norm(x, running_mean, running_variance, weight, bias);
   x.fill_(0);
   EXPECT_NO_THROW(tape.gradient(y, dy, {bias}));
+}
+
+// Beside y only what gradients need: nothing for bias alone, for the others two numbers per group, as x is there anyway.
+TEST(ChannelNorms, KeepNoCopies) {
+  const Tensor weight = ones({4}), bias = zeros({4});
+  using Op = Tensor (*)(const Tensor&, const Tensor&, const Tensor&);
+  for (const Op op : {Op([](const Tensor&x, const Tensor&w, const Tensor&b) { return group_norm(x, 2, w, b); }),
+                      Op([](const Tensor&x, const Tensor&w, const Tensor&b) {
+                        return batch_norm(x, {}, {}, w, b, {.training = true});
+                      })}) {
+    Tensor x = randn({16, 4, 32, 32});
+    const std::int64_t bytes = x.size() * 4;
+    for (const Tensors& wanted : {Tensors{x, weight, bias}, Tensors{weight}, Tensors{bias}}) {
+      Tape tape;
+      for (const Tensor& t : wanted) tape.watch(t);
+      const std::int64_t before = memory_stats().live_bytes;
+      const Tensor y = op(x, weight, bias);
+      EXPECT_LT(memory_stats().live_bytes - before, bytes + 8192);
+    }
+    Tape tape;
+    tape.watch(bias);
+    const Tensor y = op(x, weight, bias);
+    x.fill_(0);
+    EXPECT_EQ(tape.gradient(y, ones(y.shape()), {bias})[0].to_vector<float>(), std::vector<float>(4, 16 * 32 * 32));
+  }
 }
 
 }  // namespace
