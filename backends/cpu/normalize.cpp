@@ -89,9 +89,8 @@ REEL_INLINE RowStatistics<T> statistics_along(const T* x, int64_t n, bool center
     const T pivot = near_mean(x, n);
     const Sums<T, 2> moments = sum_terms<T, 2>(
         n, [=](const Pack<T, 2>& acc, auto lanes, int64_t i) __attribute__((always_inline)) {
-          const Vec<T> d = existing(lanes, lanes.load(x + i) - Vec<T>::broadcast(pivot));
           along(lanes, i);
-          return Pack<T, 2>{{acc.v[0] + d, fma(d, d, acc.v[1])}};
+          return add_moments(acc, lanes, x + i, pivot);
         });
     return statistics_from(moments, pivot, Runs<T>{x, n}, epsilon);
   }
