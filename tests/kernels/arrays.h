@@ -134,6 +134,12 @@ class TestArray {
   Array array_;
 };
 
+/// For arguments that may be absent.
+template <class T>
+const Array* pointer(const TestArray<T>& x, bool there) {
+  return there ? &x.array() : nullptr;
+}
+
 /// A contiguous array from the start of a line on, as the allocator gives it, where large results may be written past the
 /// caches, or from `offset` elements after it. The elements before and after it are marked.
 template <class T>

@@ -14,11 +14,6 @@ namespace {
 using std::int64_t;
 using test::TestArray;
 
-template <class T>
-const Array* pointer(const TestArray<T>& x, bool there) {
-  return there ? &x.array() : nullptr;
-}
-
 // x [n, channels, length] in memory with gaps: behind each image, and where channels are normalised alone behind each channel.
 struct Layout {
   Shape shape;

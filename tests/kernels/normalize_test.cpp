@@ -14,11 +14,6 @@ using std::int64_t;
 using test::TestArray;
 
 template <class T>
-const Array* pointer(const TestArray<T>& x, bool there) {
-  return there ? &x.array() : nullptr;
-}
-
-template <class T>
 class NormalizeKernel : public testing::Test {};
 using Types = testing::Types<float, double>;
 TYPED_TEST_SUITE(NormalizeKernel, Types);
