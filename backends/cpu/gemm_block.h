@@ -50,15 +50,24 @@ REEL_INLINE constexpr int64_t panel_room(int64_t k) {
 /// When b's block is copied into panels: never, by the first row tile as it reads it, or before. (Transposed it always is.)
 enum class PackB { never, in_passing, before };
 
+inline constexpr int64_t kAllRows = INT64_MAX;
+
 /// How a block is worked through: in row_pieces times column_pieces pieces, which share nothing. A piece runs with a block
-/// of b of [k, columns] at a time, which it packs as told to; and each row tile of a, if told to. Wide: columns are kWidePanel.
+/// of b of [k, columns] at a time, which it packs as told to; and each row tile of a, if told to. Wide: columns are kWidePanel, and
+/// `rows` of a at a time, which stay near, run through all panels: the first pack them, the others find them packed.
 struct Cut {
   int64_t row_pieces = 1, column_pieces = 1;
   int64_t columns, k;
+  int64_t rows = kAllRows;
   bool pack_a = false;
   PackB pack_b = PackB::never;
   bool wide = false;
 };
+
+template <class T>
+REEL_INLINE bool packs_b(const Block<T>& x, const Cut& cut) {
+  return x.b_transposed || cut.pack_b != PackB::never;
+}
 
 /// The tallest tile for c of this many columns.
 template <class T>
@@ -131,7 +140,7 @@ REEL_INLINE void ask_for_tile(const T* c, int64_t stride, int64_t rows, int64_t 
 struct Heights {
   int64_t tallest = 0, tiles = 0, first = 0, low = 0, high = 0;
   REEL_INLINE void set(int64_t rows, int64_t at_most, bool packs) {
-    if (at_most == tallest) return;
+    if (at_most == tallest) return;  // of the same rows
     tallest = at_most;
     tiles = ceil_div(rows, tallest);
     const int64_t more = kVectorBytes == 64 && packs && tiles > 1 ? 3 : 0, others = max<int64_t>(tiles - 1, 1);
@@ -142,66 +151,84 @@ struct Heights {
   REEL_INLINE int64_t operator[](int64_t tile) const { return tile == 0 ? first : low + (tile <= high ? 1 : 0); }
 };
 
-/// Rows i0 .. i1 - 1 and columns j0 .. j1 - 1 of c (j0 a multiple of kPanel). Rooms are for what is to be packed.
+/// A part of c: rows i0 .. i1 - 1 and columns j0 .. j1 - 1 (j0 a multiple of kPanel).
+struct Part {
+  int64_t i0, i1, j0, j1;
+};
+
+/// What elements k0 .. k0 + k - 1 of the chains add to a part of c. Rooms are for what is to be packed: b_room for one block
+/// of b, or if `keeps` for all that the part takes, one after the other, where they are already if `kept`.
 template <class T>
-void multiply_piece(const Block<T>& x, const Cut& cut, int64_t i0, int64_t i1, int64_t j0, int64_t j1, T* a_room,
-                    T* b_room) {
+void multiply_part(const Block<T>& x, const Cut& cut, int64_t k0, int64_t k, const Part& part, T* a_room, T* b_room,
+                   bool keeps, bool kept) {
   const bool far = x.m * x.c_stride * static_cast<int64_t>(sizeof(T)) > kFarResult;
+  const bool last = k0 + k == x.k;
+  const int64_t room = panel_room<T>(k), height = part.i1 - part.i0;
+  const T* const a = x.a + part.i0 * x.a_row + k0 * x.a_step;
+  const bool a_copied = kHasWidePanels && cut.wide && cut.pack_a;
+  if (a_copied) transpose(a, x.a_step, k, height, a_room, copied_stride<T>(k));
   Tile<T> tile;
+  tile.k = k;
   tile.c_stride = x.c_stride;
+  tile.load_c = x.load_c || k0 > 0;
+  tile.relu = last && x.relu;
   Heights heights;
+  for (int64_t j = part.j0, n; j < part.j1; j += n) {
+    n = cut.wide ? next_panel<T>(part.j1 - j, true) : min(part.j1 - j, cut.columns);
+    const int64_t panel_columns = cut.wide && n > kPanel<T> ? kWidePanel<T> : kPanel<T>;
+    heights.set(height, tallest_tile<T>(min(n, panel_columns)), cut.pack_b == PackB::in_passing);
+    const T* const b = x.b + (x.b_transposed ? j * x.b_stride + k0 : k0 * x.b_stride + j);
+    if (x.b_transposed) {
+      int64_t p = 0;
+      for (int64_t q = 0; q < n && !kept; q += panel_columns, p += room)
+        transpose(b + q * x.b_stride, x.b_stride, min(panel_columns, n - q), k, b_room + p, panel_columns);
+    } else if (!kHasWidePanels && cut.pack_b == PackB::before) {
+      copy_into_panels<T, kPanel<T>>(b, x.b_stride, k, n, b_room, room);
+    }
+    for (int64_t i = 0, t = 0; t < heights.tiles; ++t) {
+      const int64_t rows = heights[t];
+      if (a_copied) {
+        tile.a = a_room + i * copied_stride<T>(k);
+        tile.a_row = copied_stride<T>(k);
+        tile.a_step = 1;
+      } else {
+        tile.a = a + i * x.a_row;
+        tile.a_row = x.a_row;
+        tile.a_step = x.a_step;
+        if (cut.pack_a) pack_tile(tile, rows, a_room);
+      }
+      int64_t p = 0;
+      for (int64_t q = 0; q < n; q += panel_columns, p += room) {
+        T* const panel = b_room + p;
+        tile.columns = min(n - q, panel_columns);
+        const bool copied =
+            cut.pack_b == PackB::in_passing && tile.columns > Vec<T>::width && (keeps || heights.tiles > 1);
+        const bool packed = x.b_transposed || cut.pack_b == PackB::before || (copied && (kept || t > 0));
+        tile.b = packed ? panel : b + q;
+        tile.b_stride = packed ? panel_columns : x.b_stride;
+        tile.b_copy = copied && !packed ? panel : nullptr;
+        tile.c = x.c + (part.i0 + i) * x.c_stride + j + q;
+        tile.bias = last && x.bias != nullptr ? x.bias + j + q : nullptr;
+        if (far && q + panel_columns < n) ask_for_tile(tile.c + panel_columns, x.c_stride, rows, panel_columns);
+        else if (far && t + 1 < heights.tiles)
+          ask_for_tile(x.c + (part.i0 + i + rows) * x.c_stride + j, x.c_stride, rows, panel_columns);
+        tiles_for<T>(tile.columns)[rows - 1](tile);
+      }
+      i += rows;
+    }
+    if (keeps) b_room += room;
+  }
+}
+
+/// A part of c, of blocks of k and, if they are to stay near, of rows.
+template <class T>
+void multiply_piece(const Block<T>& x, const Cut& cut, const Part& piece, T* a_room, T* b_room) {
+  const bool keeps = kHasWidePanels && cut.rows < piece.i1 - piece.i0 && packs_b(x, cut);
   for (int64_t k0 = 0; k0 < x.k; k0 += cut.k) {
-    const int64_t k = min(x.k - k0, cut.k);
-    const bool last = k0 + k == x.k;
-    const int64_t room = panel_room<T>(k);
-    tile.k = k;
-    tile.load_c = x.load_c || k0 > 0;
-    tile.relu = last && x.relu;
-    const T* const a = x.a + i0 * x.a_row + k0 * x.a_step;
-    const bool a_copied = kHasWidePanels && cut.wide && cut.pack_a;
-    if (a_copied) transpose(a, x.a_step, k, i1 - i0, a_room, copied_stride<T>(k));
-    for (int64_t j = j0, n; j < j1; j += n) {
-      n = cut.wide ? next_panel<T>(j1 - j, true) : min(j1 - j, cut.columns);
-      const int64_t panel_columns = cut.wide && n > kPanel<T> ? kWidePanel<T> : kPanel<T>;
-      heights.set(i1 - i0, tallest_tile<T>(min(n, panel_columns)), cut.pack_b == PackB::in_passing);
-      const T* const b = x.b + (x.b_transposed ? j * x.b_stride + k0 : k0 * x.b_stride + j);
-      if (x.b_transposed) {
-        int64_t p = 0;
-        for (int64_t q = 0; q < n; q += panel_columns, p += room)
-          transpose(b + q * x.b_stride, x.b_stride, min(panel_columns, n - q), k, b_room + p, panel_columns);
-      } else if (!kHasWidePanels && cut.pack_b == PackB::before) {
-        copy_into_panels<T, kPanel<T>>(b, x.b_stride, k, n, b_room, room);
-      }
-      for (int64_t i = 0, t = 0; t < heights.tiles; ++t) {
-        const int64_t rows = heights[t];
-        if (a_copied) {
-          tile.a = a_room + i * copied_stride<T>(k);
-          tile.a_row = copied_stride<T>(k);
-          tile.a_step = 1;
-        } else {
-          tile.a = a + i * x.a_row;
-          tile.a_row = x.a_row;
-          tile.a_step = x.a_step;
-          if (cut.pack_a) pack_tile(tile, rows, a_room);
-        }
-        int64_t p = 0;
-        for (int64_t q = 0; q < n; q += panel_columns, p += room) {
-          T* const panel = b_room + p;
-          tile.columns = min(n - q, panel_columns);
-          const bool copied = cut.pack_b == PackB::in_passing && tile.columns > Vec<T>::width && heights.tiles > 1;
-          const bool packed = x.b_transposed || cut.pack_b == PackB::before || (copied && t > 0);
-          tile.b = packed ? panel : b + q;
-          tile.b_stride = packed ? panel_columns : x.b_stride;
-          tile.b_copy = copied && t == 0 ? panel : nullptr;
-          tile.c = x.c + (i0 + i) * x.c_stride + j + q;
-          tile.bias = last && x.bias != nullptr ? x.bias + j + q : nullptr;
-          if (far && q + panel_columns < n) ask_for_tile(tile.c + panel_columns, x.c_stride, rows, panel_columns);
-          else if (far && t + 1 < heights.tiles)
-            ask_for_tile(x.c + (i0 + i + rows) * x.c_stride + j, x.c_stride, rows, panel_columns);
-          tiles_for<T>(tile.columns)[rows - 1](tile);
-        }
-        i += rows;
-      }
+    Part part = piece;
+    for (; part.i0 < piece.i1; part.i0 = part.i1) {
+      if (kHasWidePanels) part.i1 = part.i0 + min(piece.i1 - part.i0, cut.rows);
+      multiply_part(x, cut, k0, min(x.k - k0, cut.k), part, a_room, b_room, keeps, part.i0 > piece.i0);
     }
   }
 }

@@ -48,23 +48,26 @@ REEL_INLINE bool wants_wide(const Block<T>& x, int64_t width, bool packs_b) {
   return packs_b ? x.m >= kWideRows : x.k >= 24 && x.k < 64 && x.m >= 3 * kWideRows;
 }
 
-/// Where to cut a block with wide panels. A panel [k, columns] stays in the level 1 cache while the piece's rows of a pass by, from
-/// the level 2 cache; of so few bytes that they stay there from panel to panel.
+/// Where to cut a block with wide panels. A panel [k, columns] stays near while rows of a pass by, from the level 2 cache; of so few
+/// bytes that they stay there from panel to panel.
 template <class T>
 REEL_INLINE Cut wide_cut_of(const Block<T>& x, int64_t pieces, bool pack_a, bool packs_b) {
-  constexpr int64_t panel_rows = 256, a_bytes = 320 * 1024;
+  constexpr int64_t panel_rows = 512, a_bytes = 320 * 1024, kept_bytes = 4096 * 1024;
   const int64_t panels = ceil_div(x.n, kPanel<T>);
   Cut cut{.columns = kWidePanel<T>, .k = even_piece(x.k, panel_rows, 4), .pack_a = pack_a, .wide = true};
   if (packs_b && !x.b_transposed) cut.pack_b = PackB::in_passing;
-  // Each piece of rows packs b, each piece of columns a: more pieces than threads only of many rows.
-  halve(cut, &Cut::row_pieces, min<int64_t>(pieces, 4), x.m, 4 * kWideRows);
+  // Each piece of rows packs b, each piece of columns a.
   pieces = min<int64_t>(pieces, detail::available_threads());
+  halve(cut, &Cut::row_pieces, min<int64_t>(pieces, 4), x.m, 4 * kWideRows);
   halve(cut, &Cut::column_pieces, pieces, panels, 4);
   halve(cut, &Cut::row_pieces, pieces, x.m, 2 * kWideRows);
   halve(cut, &Cut::column_pieces, pieces, panels, 2);
   halve(cut, &Cut::row_pieces, pieces, x.m, kWideRows / 2);
   const int64_t row_bytes = min(x.k, cut.k) * static_cast<int64_t>(sizeof(T));
-  while (x.m / cut.row_pieces * row_bytes > a_bytes) cut.row_pieces *= 2;
+  const int64_t rows = ceil_div(x.m, cut.row_pieces);
+  cut.rows = even_piece(rows, a_bytes / row_bytes, kTileRows<kTileVectors>);
+  if (cut.rows < rows)  // and keep the panels that they all run through
+    while (panels / cut.column_pieces * kPanel<T> * row_bytes > kept_bytes) cut.column_pieces *= 2;
   return cut;
 }
 

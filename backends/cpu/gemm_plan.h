@@ -103,18 +103,20 @@ template <class T>
 void multiply_in_parallel(const Block<T>& x, const Cut& cut, const Product<T>* turned = nullptr) {
   const int64_t panels = ceil_div(x.n, kPanel<T>), pieces = cut.row_pieces * cut.column_pieces;
   parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
-    const int64_t a_rows = !cut.pack_a ? 0 : cut.wide ? ceil_div(x.m, cut.row_pieces) : packed_rows<T>(kTileRows<1>);
+    const int64_t piece_rows = ceil_div(x.m, cut.row_pieces);
+    const int64_t a_rows = !cut.pack_a ? 0 : cut.wide ? min(cut.rows, piece_rows) : packed_rows<T>(kTileRows<1>);
     const Scratch a_room(sizeof(T) * a_rows * copied_stride<T>(min(cut.k, x.k)));
-    const bool b_packed = x.b_transposed || cut.pack_b != PackB::never;
-    const int64_t b_panels = ceil_div(min(cut.columns, x.n), kPanel<T>);
-    const Scratch b_room(b_packed ? sizeof(T) * b_panels * panel_room<T>(min(cut.k, x.k)) : 0);
+    // (As many panels as there are narrow ones: more than wide ones and those of what is left.)
+    const int64_t b_panels =
+        cut.rows < piece_rows ? ceil_div(panels, cut.column_pieces) : ceil_div(min(cut.columns, x.n), kPanel<T>);
+    const Scratch b_room(packs_b(x, cut) ? sizeof(T) * b_panels * panel_room<T>(min(cut.k, x.k)) : 0);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i / cut.column_pieces, column = i % cut.column_pieces;
       const int64_t i0 = part_start(x.m, cut.row_pieces, row), i1 = part_start(x.m, cut.row_pieces, row + 1);
       const int64_t j0 = part_start(panels, cut.column_pieces, column) * kPanel<T>;
       const int64_t j1 = min(x.n, part_start(panels, cut.column_pieces, column + 1) * kPanel<T>);
       if (turned != nullptr) Turned<T>{*turned, x.c, j0, j1, i0, i1}.begin();
-      multiply_piece(x, cut, i0, i1, j0, j1, a_room.as<T>(), b_room.as<T>());
+      multiply_piece(x, cut, {i0, i1, j0, j1}, a_room.as<T>(), b_room.as<T>());
       if (turned != nullptr) Turned<T>{*turned, x.c, j0, j1, i0, i1}.end();
     }
   });
@@ -165,7 +167,7 @@ void multiply_small(const Product<T>& p) {
   alignas(kVectorBytes) T panel[room];
   const bool wide = p.n >= kWidePanel<T> && p.m >= kWideRows && fills_wide_tiles(p.m);
   const int64_t columns = wide ? kWidePanel<T> : kPanel<T>;
-  multiply_piece<T>(block_of(p), {.columns = columns, .k = room / columns, .wide = wide}, 0, p.m, 0, p.n, nullptr,
+  multiply_piece<T>(block_of(p), {.columns = columns, .k = room / columns, .wide = wide}, {0, p.m, 0, p.n}, nullptr,
                     panel);
 }
 

@@ -92,6 +92,11 @@ TYPED_TEST(GemmTest, EveryElementIsOneChainForLargeSizes) {
       {.m = 1030, .n = 700, .k = 260, .relu = true},
       {.m = 70, .n = 75, .k = 800, .pad_b = 600, .relu = true},  // b's rows lie far: packed before
       {.m = 45, .n = 1100, .k = 1022, .pad_a = 2},               // rows of a 4 KiB apart, or 8
+      {.m = 725,
+       .n = 110,
+       .k = 1100,
+       .bias = true,
+       .accumulate = true},  // rows that share the packed panels, of b's parts
   };
   for (const Case& shape : cases) {
     this->expect_contract_all_layouts(shape);
@@ -165,6 +170,7 @@ TYPED_TEST(GemmTest, AnyNumberOfThreadsGivesTheSameBits) {
       {.m = 520, .n = 530, .k = 513},  // the more threads, the more pieces
       {.m = 1030, .n = 700, .k = 260, .trans_b = true},
       {.m = 40, .n = 3000, .k = 1300},
+      {.m = 370, .n = 2070, .k = 520, .relu = true},  // more panels than are kept
   };
   for (const Case& shape : cases) {
     const auto problem = this->random_problem(shape);
