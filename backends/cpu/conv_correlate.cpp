@@ -90,7 +90,8 @@ REEL_INLINE void spread_run(const T* from, int64_t pitch, int64_t rows, int64_t 
 /// wait in y, which a few tiles would not repay.
 template <class T>
 REEL_INLINE int64_t tap_parts(const Correlation<T>& c, int64_t positions) {
-  constexpr int64_t kPartBytes = 24 * 1024, kLine = 64, kFewTiles = 5;
+  // Half of the cache that processors of the instruction set have: what else passes by takes room, and maybe a neighbour does.
+  constexpr int64_t kPartBytes = (kVectorBytes == 64 ? 24 : 14) * 1024, kLine = 64, kFewTiles = 5;
   constexpr int64_t width = kTileVectors[kTileRows - 1] * Vec<T>::width;  // of a tile
   const ConvAxis& last = c.axis[2];
   const int64_t rows = c.axis[0].kernel * c.axis[1].kernel;

@@ -64,7 +64,7 @@ void tile(const TileArguments<T>& a) {
     }
   }
   const T* weight = a.weight;
-  for (int64_t t = 0; t < a.taps; ++t, weight += rows) {
+  const auto add_tap = [&](int64_t t) __attribute__((always_inline)) {
     const T* x = a.x + a.offset[t];
     V in[vectors];
 #pragma GCC unroll 16
@@ -73,9 +73,20 @@ void tile(const TileArguments<T>& a) {
     for (int r = 0; r < rows; ++r) {
       const V w = V::broadcast(weight[r]);
 #pragma GCC unroll 16
-      for (int v = 0; v < vectors; ++v) sum[r][v] = fma(w, in[v], sum[r][v]);
+      for (int v = 0; v < vectors; ++v) add_product(sum[r][v], w, in[v]);
     }
-  }
+    weight += rows;
+  };
+  int64_t t = 0;
+#if !defined(REEL_SIMD_AVX512)
+  // The tile that does most of the work takes two at a time: fewer instructions.
+  if constexpr (rows == kTileRows && vectors == kTileVectors[kTileRows - 1])
+    for (; t + 2 <= a.taps; t += 2) {
+      add_tap(t);
+      add_tap(t + 1);
+    }
+#endif
+  for (; t < a.taps; ++t) add_tap(t);
   if (a.relu) {
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
