@@ -8,8 +8,10 @@
 /// they read, each vector of input serving up to three of them. The chains are those of conv_tile.h, to the bit.
 namespace reel::cpu::REEL_CPU_ISA {
 
-/// Output rows and vectors of a tile: rows * vectors sums, `vectors` inputs and one weight, or on v4 all nine, in registers.
-inline constexpr int kSharedRows = 4;
+/// Output rows and vectors of a tile: rows * vectors sums, `vectors` inputs and one weight, or on v4 all nine, in registers. (A fourth
+/// row of 64-bit floats would be a hundredth of the library, and a few per cent.)
+template <class T>
+inline constexpr int kSharedRows = sizeof(T) == sizeof(float) ? 4 : 3;
 #if defined(REEL_SIMD_AVX512)
 inline constexpr int kSharedVectors = 4;
 #elif defined(__AVX2__)
@@ -105,7 +107,7 @@ __attribute__((noinline)) void shared_rows(const SharedRowsArguments<T>& a, int6
 }
 
 /// shared_rows for 1 .. kSharedRows rows.
-template <class T, int rows = kSharedRows>
+template <class T, int rows = kSharedRows<T>>
 REEL_INLINE void call_shared_rows(int64_t row_count, int64_t columns, const SharedRowsArguments<T>& a) {
   if (row_count < rows) {
     if constexpr (rows > 1) call_shared_rows<T, rows - 1>(row_count, columns, a);
@@ -129,7 +131,7 @@ REEL_INLINE void correlate_shared_rows(int64_t dilation, int64_t rows, int64_t c
   a.x_row *= dilation;
   a.y_row *= dilation;
   for (int64_t first = 0; first < min(dilation, rows); ++first) {
-    const int64_t members = ceil_div(rows - first, dilation), groups = ceil_div(members, kSharedRows);
+    const int64_t members = ceil_div(rows - first, dilation), groups = ceil_div(members, kSharedRows<T>);
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t member = members * g / groups, next = members * (g + 1) / groups;
       const int64_t row = first + member * dilation;

@@ -39,7 +39,7 @@ void add_shared_rows(const T* dz, int64_t dz_row, const T* x, int64_t x_row, int
   for (int k = 0; k < 9; ++k) total[k] = sum[k];
 }
 
-template <class T, int rows = kSharedRows>
+template <class T, int rows = kSharedRows<T>>
 REEL_INLINE void call_add_shared_rows(int64_t row_count, const T* dz, int64_t dz_row, const T* x, int64_t x_row,
                                       int64_t x_column, const LaneMask<T>* mask, int64_t vectors, Vec<T> (&total)[9]) {
   if (row_count < rows) {
@@ -64,7 +64,7 @@ void add_weight_3x3(const WeightBlock<T>& block, int64_t dilation, int64_t in, c
         const T* x = block.x + image * block.x_image + plane * block.x_plane + offset[9 * i];
         const T* dz = block.dz + (image * block.planes + plane) * block.runs * dz_row;
         for (int64_t first = 0; first < min(dilation, block.runs); ++first) {
-          const int64_t members = ceil_div(block.runs - first, dilation), groups = ceil_div(members, kSharedRows);
+          const int64_t members = ceil_div(block.runs - first, dilation), groups = ceil_div(members, kSharedRows<T>);
           for (int64_t g = 0; g < groups; ++g) {
             const int64_t member = members * g / groups, next = members * (g + 1) / groups;
             const int64_t row = first + member * dilation;
