@@ -102,7 +102,7 @@ inline constexpr bool kTall = vectors == 2 && rows + 2 >= kTileRows<2>;
 #else
 inline constexpr int kSteps = 4;
 template <int rows, int vectors>
-inline constexpr bool kTall = vectors == 3 && rows == kTileRows<3>;
+inline constexpr bool kTall = kVectorBytes == 32 && vectors >= 2 && rows == kTileRows<vectors>;
 #endif
 
 /// The chains of a tile. `copying`: into tile.b_copy too.
