@@ -139,9 +139,9 @@ void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const B
           spread_run(buffer + r * a.y_row, layout.pitch, rows, columns, to + r * c.y_channel, c.y_step[1], c.y_step[2]);
         }
       } else if (rows_share(c.axis, layout, c.out)) {
-        const int64_t x_column = offset[1] - offset[0];
+        const int64_t first = layout.tap(c.axis, 0, 0, 0), x_column = layout.tap(c.axis, 0, 0, 1) - first;
         correlate_shared_rows<T>(c.axis[1].dilation, rows, columns,
-                                 {weight + begin * taps, x + offset[0], c.in, layout.channel, layout.pitch, x_column,
+                                 {weight + begin * taps, x + first, c.in, layout.channel, layout.pitch, x_column,
                                   a.bias, c.relu, to, c.y_step[1]});
       } else {
         a.x = x;
@@ -168,7 +168,9 @@ void correlate(const Correlation<T>& c) {
   const Scratch weight_scratch(static_cast<std::size_t>(c.groups * c.out * taps) * sizeof(T));
   pack_weight(c, row_tiles, weight_scratch.as<T>());
   const Scratch offset_scratch(static_cast<std::size_t>(taps) * sizeof(int64_t));
-  tap_offsets(c.axis, layout, c.in, offset_scratch.as<int64_t>());
+  int64_t* const offset = offset_scratch.as<int64_t>();
+  tap_offsets(c.axis, layout, c.in, offset);
+  for (int64_t t = 0; t < taps; ++t) offset[t] *= static_cast<int64_t>(sizeof(T));
 
   const RunPlan<T> plan(layout, c.y_step[2] != 1);
   const int64_t packed_elements = ceil_div(packed_size<T>(layout, c.in), 16) * 16;
@@ -190,8 +192,7 @@ void correlate(const Correlation<T>& c) {
       pack_block(c.axis, layout, origin, c.mode, c.x.from(image).data + start, mask ? mask + start : mask, plane, c.in,
                  zeroed, packed);
       correlate_block(c, layout, origin, plan, group, packed, weight_scratch.as<T>() + group * c.out * taps, row_tiles,
-                      offset_scratch.as<int64_t>(), taps, c.y.from(image).data + group * c.out * c.y_channel,
-                      packed + packed_elements);
+                      offset, taps, c.y.from(image).data + group * c.out * c.y_channel, packed + packed_elements);
     }
   };
   parallel_for(c.images * c.groups * blocks, max<int64_t>(1, kConvGrain / block_cost), work);
