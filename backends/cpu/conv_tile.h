@@ -22,7 +22,7 @@ inline constexpr int kTileVectors[kTileRows] = {6, 4, 3, 2};
 #endif
 
 /// Taps that the tiles which do most of the work take at a time: fewer instructions, which matter most where another thread shares the
-/// core (on Zen 3 0.85 of the time then, and none where it does not).
+/// core (on Zen 3 0.85 of the time then, 1.0 else).
 #if defined(__AVX2__) && !defined(REEL_SIMD_AVX512)
 inline constexpr int kTapsAtOnce = 8;
 #else
