@@ -49,7 +49,8 @@ void CpuOps::segment_select_backward(const Array& dy, const Array& which, const 
         if (*number >= before && *number < before + rows) to[*number - before] = *grad;
         return;
       }
-      for_each_column_block<T>(0, width, [=]<int K>(auto lanes, int64_t j) {
+      // Blocks of 256 bytes here too; with SSE those would be 16 vectors.
+      for_each_column_block<T, kVectorBytes == 32 ? 8 : 4>(0, width, [=]<int K>(auto lanes, int64_t j) {
         const Vec<T> zero = Vec<T>::zero();
         Pack<T, K> value, chosen;  // chosen: rows of this run, which are few enough for T, or others
         for (int k = 0; k < K; ++k) {
