@@ -68,7 +68,7 @@ void add_to_part(Gradients& g, const Part& part, View view) {
   const Tensor place = view(part_of(dx, part));
   if (!fresh) return detail::accumulate(g.dy(), place);
   Ops& ops = backend(dx.device());
-  const auto clear = [&](std::int64_t begin, std::int64_t end) {
+  const auto clear = [&, &dx = dx](std::int64_t begin, std::int64_t end) {  // clang 14 captures no structured binding
     if (end > begin) ops.fill(part_of(dx, {part.whole, part.order, part.axis, begin, 1, end - begin}).array(), 0);
   };
   const std::int64_t size = part.whole[part.axis];

@@ -66,6 +66,9 @@ if(REEL_NINJA)
   add_test(NAME surroundings COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/surroundings.sh
     ${PROJECT_SOURCE_DIR} ${work} ${compiler})
   set_tests_properties(surroundings PROPERTIES TIMEOUT 300)
+  add_test(NAME other_compiler COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/install/other_compiler.sh
+    ${PROJECT_SOURCE_DIR} ${work} clang++)
+  set_tests_properties(other_compiler PROPERTIES PROCESSORS 2 TIMEOUT 900 SKIP_RETURN_CODE 77)
 endif()
 
 add_test(NAME library_size COMMAND ${Python3_EXECUTABLE} ${checks}/library_size.py ${work}/shared/lib/libreel.so ${work})

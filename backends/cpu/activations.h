@@ -62,22 +62,26 @@ inline constexpr bool kHasSlopeFormula = kFormulaIsBeyond || !kIsActivationSlope
 /// y[i] = f(x[i]), and dx[i] = dy[i] f'(x[i]), for ops that are one. y may be x, dx may be x or dy. `formula` is the loop for what
 /// no table has, with AVX-512.
 template <class Op>
-REEL_INLINE void run_activation(int64_t count, const float* x, float* y, bool past_caches,
+REEL_INLINE void run_activation(int64_t count, const float* x, float* y, [[maybe_unused]] bool past_caches,
                                 [[maybe_unused]] Run formula) {
 #if defined(REEL_SIMD_AVX512)
   run_piecewise(kValue<Op>, x, x, y, count, past_caches, formula);
 #elif defined(__AVX2__)
   long_formula_of_vectors(count, x, x, y, past_caches, [](Vec<float> x_i, Vec<float>) { return Gelu::value(x_i); });
+#else
+  formula(x, x, y, count);
 #endif
 }
 template <class Op>
-REEL_INLINE void run_activation_backward(int64_t count, const float* x, const float* dy, float* dx, bool past_caches,
-                                         [[maybe_unused]] Run formula) {
+REEL_INLINE void run_activation_backward(int64_t count, const float* x, const float* dy, float* dx,
+                                         [[maybe_unused]] bool past_caches, [[maybe_unused]] Run formula) {
 #if defined(REEL_SIMD_AVX512)
   run_piecewise(kSlope<Op>, x, dy, dx, count, past_caches, formula);
 #elif defined(__AVX2__)
   long_formula_of_vectors(count, x, dy, dx, past_caches,
                           [](Vec<float> x_i, Vec<float> dy_i) { return dy_i * Gelu::derivative(x_i); });
+#else
+  formula(x, dy, dx, count);
 #endif
 }
 

@@ -198,7 +198,9 @@ TYPED_TEST(NormalizeKernel, ChannelsAreScaledAndShifted) {
     x.shape = shape;
     x.strides[0] = length, x.strides[1] = n * length;
     x.contiguous = false;
-    const auto at = [&](int64_t i, int64_t c, int64_t k) { return turned[(c * n + i) * length + k]; };
+    const auto at = [&, n = n, length = length](int64_t i, int64_t c, int64_t k) {
+      return turned[(c * n + i) * length + k];
+    };
     const auto center = test::random_array<T>({channels}, 14), scale = test::random_array<T>({channels}, 15),
                shift = test::random_array<T>({channels}, 16);
     for (int given = 0; given < 8; ++given) {
