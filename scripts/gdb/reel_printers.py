@@ -61,29 +61,31 @@ def tensor_text(tensor):
     return "undefined" if int(state) == 0 else array_text(state["array"])
 
 
-class ShapePrinter:
+class Printer:
     def __init__(self, value):
         self.value = value
 
     def to_string(self):
+        try:
+            return self.text()
+        except gdb.error as error:
+            return "<%s: clang tells of a library's types with -fstandalone-debug>" % str(error).rstrip(".")
+
+
+class ShapePrinter(Printer):
+    def text(self):
         return str(shape_of(self.value))
 
 
-class TensorPrinter:
-    def __init__(self, value):
-        self.value = value
-
-    def to_string(self):
+class TensorPrinter(Printer):
+    def text(self):
         return tensor_text(self.value)
 
 
-class TensorsPrinter:
+class TensorsPrinter(Printer):
     """The first four are inside, others in a vector."""
 
-    def __init__(self, value):
-        self.value = value
-
-    def to_string(self):
+    def text(self):
         return "%d tensors" % int(self.value["size_"])
 
     def children(self):
@@ -95,11 +97,8 @@ class TensorsPrinter:
         return "array"
 
 
-class RaggedPrinter:
-    def __init__(self, value):
-        self.value = value
-
-    def to_string(self):
+class RaggedPrinter(Printer):
+    def text(self):
         state = self.value["offsets_"]["state_"]
         count = int(state["count"])
         offsets = (state + 1).cast(gdb.lookup_type("long").pointer())
@@ -108,11 +107,8 @@ class RaggedPrinter:
         return "%d sequences of lengths {%s}: %s" % (count, text, tensor_text(self.value["values_"]))
 
 
-class ParameterPrinter:
-    def __init__(self, value):
-        self.value = value
-
-    def to_string(self):
+class ParameterPrinter(Printer):
+    def text(self):
         state = self.value["state_"]["_M_ptr"]
         if int(state) == 0:
             return "undefined"
