@@ -12,10 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness import judge, measure, plots, programs, report, suites
+from harness import judge, measure, plots, programs, report, suites, summary
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 DISTURBED = 1.3  # times the time at the lower quartile: a measurement of a limit that takes longer was disturbed
 SELDOM = 0.15    # the part of a limit's measurements that may be
 OP_WEIGHT = 0.1  # what a row of the suite ops takes beside the others', for the time that is left
@@ -168,12 +167,6 @@ def document(outcome, limits, bars, cost, peers, drawn, head, folder):
     return "\n".join(lines), failures + missed
 
 
-def write_document(path, body):
-    """Replaces what lies between the markers."""
-    before, rest = path.read_text().split(BEGIN)
-    path.write_text(before + BEGIN + "\n" + body + "\n" + END + rest.split(END)[1])
-
-
 def main():
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__, allow_abbrev=False)
     # The first four come from scripts/bench: build folders of the preset cpu and of benchmarks/peers, the Python that has torch, numba
@@ -239,7 +232,11 @@ def main():
     failures += broken + [fault for result in results.values() for fault in result["wrong"]]
     document_path = folder / f"{name}.md"
     if whole:
-        write_document(document_path, body)
+        document_path.write_text(summary.with_measured(document_path.read_text(), body))
+        try:
+            summary.update_readme(ROOT)
+        except ValueError as error:
+            failures.append(f"README.md keeps its figures: {error}")
     else:
         document_path.write_text(body + "\n")
         print(body)

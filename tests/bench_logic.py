@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 sys.dont_write_bytecode = True
 
 import bench
-from harness import judge, measure, plots, programs, report, suites, values
+from harness import judge, measure, plots, programs, report, suites, summary, values
 
 measure.SETTLE = 0  # nothing here spins
 
@@ -344,11 +344,22 @@ class Documents(unittest.TestCase):
         self.assertIn("20.0x", "\n".join(lines))
 
     def test_the_measured_part_alone_is_replaced(self):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "performance.md"
-            path.write_text(f"before\n{bench.BEGIN}\nold\n{bench.END}\nafter\n")
-            bench.write_document(path, "new")
-            self.assertEqual(path.read_text(), f"before\n{bench.BEGIN}\nnew\n{bench.END}\nafter\n")
+        page = f"before\n{summary.BEGIN}\nold\n{summary.END}\nafter\n"
+        self.assertEqual(summary.with_measured(page, "new"), page.replace("old", "new"))
+
+    def test_the_readme_has_the_figures_of_the_pages(self):
+        readme = (ROOT / "README.md").read_text()
+        pages = [(ROOT / page).read_text() for page in summary.PAGES]
+        self.assertEqual(readme, summary.with_measured(readme, summary.paragraph(pages)))
+
+    def test_a_figure_is_found_by_row_and_peer(self):
+        page = ("Measured 2026-01-02 by x\n| a_1 | 7 us | torch (x, 1 thread) 8 us, **1.14x** (1 to 2); torch last 9.5 ms, "
+                "**2.00x** (1 to 3); eigen 3 us, **0.50x** (0 to 1) | - | - |\n")
+        found = {name: summary.figure(page, name) for name in ("date", "a_1", "a_1/torch", "a_1/torch last", "a_1/eigen")}
+        self.assertEqual(list(found.values()), ["2026-01-02", "7 us", "1.14", "2.00", "0.50"])
+        for name in ("b_1", "a_1/onednn", "a_1/last"):
+            with self.assertRaises(ValueError):
+                summary.figure(page, name)
 
     def test_the_documents_have_the_markers(self):
         names = set()
@@ -359,7 +370,7 @@ class Documents(unittest.TestCase):
         self.assertEqual(names, {"performance", "performance-avx2"})
         for name in names:
             text = (ROOT / f"docs/{name}.md").read_text()
-            self.assertLess(text.index(bench.BEGIN), text.index(bench.END))
+            self.assertLess(text.index(summary.BEGIN), text.index(summary.END))
 
     def test_plots_are_xml(self):
         from xml.etree import ElementTree

@@ -1,0 +1,51 @@
+"""What scripts/bench writes into pages, and the README's figures, which come from those pages."""
+
+import re
+import textwrap
+
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+PAGES = ("docs/performance.md", "docs/performance-avx2.md")
+# {row} is Reel's time, {row/peer} the peer's over Reel's, each with AVX-512 and, in brackets, with AVX2.
+TEXT = """\
+It is fast where models are small: on two cores with AVX-512 (AVX2 in brackets), a training step of an MLP of 64-64-10 takes
+{mlp_64_64_10_sgd}, and with PyTorch's C++ API {mlp_64_64_10_sgd/torch} times as long; one of a small ConvNet {cnn_28}, and
+{cnn_28/torch} times as long. Not all is faster: oneDNN takes {gemm_32x784x512_tn/onednn} of Reel's time for the product of a
+transposed 784 x 32 and a 784 x 512 matrix, PyTorch {conv_64_64/torch channels last} of it for 64 channels of 64 x 64 pixels if its
+user lays the channels last; and a training step of an MLP of 784-512-512-10, nearly all of it products, takes PyTorch no more
+than {mlp_784_512_512_10_sgd/torch} times as long. All rows, peers and the machine's limits are in
+[docs/performance.md](docs/performance.md) and, for AVX2, [docs/performance-avx2.md](docs/performance-avx2.md) (of {date});
+`scripts/bench` measures the same on your machine."""
+
+
+def figure(page, name):
+    """What a page tells of `row` or `row/peer`, or of `date`. ValueError if it does not."""
+    row, _, peer = name.partition("/")
+    place = r"^Measured (\S+)" if name == "date" else rf"^\| {re.escape(row)} \| ([^|]+) \| ([^|]*) \|"
+    found = re.search(place, page, re.MULTILINE)
+    if found and peer:
+        found = re.search(rf"(?:^|; ){re.escape(peer)} (?:\([^)]*\) )?[\d.]+ \w+, \*\*([\d.]+)x\*\*", found.group(2))
+    if not found:
+        raise ValueError(f"no {name} is told")
+    return found.group(1)
+
+
+def paragraph(pages):
+    """Of the texts of PAGES."""
+    def both(match):
+        with_avx512, with_avx2 = (figure(page, match.group(1)) for page in pages)
+        if match.group(1) == "date":
+            return " and ".join(sorted({with_avx512, with_avx2}))
+        return f"{with_avx512} ({with_avx2})"
+
+    return "\n".join(textwrap.wrap(re.sub(r"\{(.+?)\}", both, TEXT), 126, break_long_words=False, break_on_hyphens=False))
+
+
+def with_measured(text, body):
+    """The text of a page with another body between the markers."""
+    before, rest = text.split(BEGIN)
+    return before + BEGIN + "\n" + body + "\n" + END + rest.split(END)[1]
+
+
+def update_readme(root):
+    path = root / "README.md"
+    path.write_text(with_measured(path.read_text(), paragraph([(root / page).read_text() for page in PAGES])))
