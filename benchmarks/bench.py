@@ -235,8 +235,8 @@ def main():
         document_path.write_text(summary.with_measured(document_path.read_text(), body))
         try:
             summary.update_readme(ROOT)
-        except ValueError as error:
-            failures.append(f"README.md keeps its figures: {error}")
+        except ValueError as error:  # a peer that is not here
+            print(f"bench: README.md keeps its figures: {error}", file=sys.stderr)
     else:
         document_path.write_text(body + "\n")
         print(body)

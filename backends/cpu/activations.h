@@ -60,7 +60,7 @@ template <class Op>
 inline constexpr bool kHasSlopeFormula = kFormulaIsBeyond || !kIsActivationSlope<Op>;
 
 /// y[i] = f(x[i]), and dx[i] = dy[i] f'(x[i]), for ops that are one. y may be x, dx may be x or dy. `formula` is the loop for what
-/// no table has, with AVX-512.
+/// no table has, with AVX-512, and for everything without AVX2.
 template <class Op>
 REEL_INLINE void run_activation(int64_t count, const float* x, float* y, [[maybe_unused]] bool past_caches,
                                 [[maybe_unused]] Run formula) {

@@ -5,7 +5,8 @@ import textwrap
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 PAGES = ("docs/performance.md", "docs/performance-avx2.md")
-# {row} is Reel's time, {row/peer} the peer's over Reel's, each with AVX-512 and, in brackets, with AVX2.
+# {row} is Reel's time, {row/peer} the peer's over Reel's, each with AVX-512 and, in brackets, with AVX2. The words
+# around them say what is faster: read them again when the figures are new.
 TEXT = """\
 It is fast where models are small: on two cores with AVX-512 (AVX2 in brackets), a training step of an MLP of 64-64-10 takes
 {mlp_64_64_10_sgd}, and with PyTorch's C++ API {mlp_64_64_10_sgd/torch} times as long; one of a small ConvNet {cnn_28}, and
@@ -25,7 +26,7 @@ def figure(page, name):
     if found and peer:
         found = re.search(rf"(?:^|; ){re.escape(peer)} (?:\([^)]*\) )?[\d.]+ \w+, \*\*([\d.]+)x\*\*", found.group(2))
     if not found:
-        raise ValueError(f"no {name} is told")
+        raise ValueError(f"'{page.splitlines()[0]}' tells no {name}")
     return found.group(1)
 
 

@@ -68,6 +68,8 @@ class Printer:
     def to_string(self):
         try:
             return self.text()
+        except gdb.MemoryError:  # not set yet, say; gdb tells of it
+            raise
         except gdb.error as error:
             return "<%s: clang tells of a library's types with -fstandalone-debug>" % str(error).rstrip(".")
 

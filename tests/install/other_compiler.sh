@@ -22,6 +22,6 @@ cmake -S "$source" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_
 cd "$work/build"
 mapfile -t objects < <(sed "s|^$PWD/||" reel-objects.txt)
 [[ ${#objects[@]} -gt 200 ]] || { echo "only ${#objects[@]} files are listed" >&2; exit 1; }
-ninja -j2 "${objects[@]}" >"$work/log" || { grep -v '^\[' "$work/log" >&2; exit 1; }
+cmake --build . -j2 --target "${objects[@]}" >"$work/log" || { grep -v '^\[' "$work/log" >&2; exit 1; }
 echo "$compiler takes all ${#objects[@]} files"
 rm -rf "$work"
