@@ -3,8 +3,14 @@
 namespace reel::cpu::REEL_CPU_ISA::recurrence {
 namespace {
 
-/// Rows of a weight whose gradients are a thread's unit of work.
-constexpr int64_t kWeightRows = 64;
+/// Rows of a weight whose gradients are a thread's unit of work: many, for each unit packs the other operand of its product anew, but
+/// fewer where some threads would have none.
+constexpr int64_t kMostRows = 256, kFewestRows = 64;
+
+int64_t blocks_of(int64_t gates, int64_t parts) {
+  const int64_t wanted = ceil_div(detail::available_threads(), parts);
+  return max(ceil_div(gates, kMostRows), min(ceil_div(gates, kFewestRows), wanted));
+}
 
 Array columns(Array x, int64_t first, int64_t count) {
   x.data = x.as<char>() + first * static_cast<int64_t>(size_of(x.dtype));
@@ -26,7 +32,7 @@ WeightSums::WeightSums(CpuOps& ops, const Parts& parts, const OfRows& rows, cons
       rows_(rows),
       to_(to),
       gates_(rows.dz.shape[1]),
-      blocks_(ceil_div(gates_, kWeightRows)),
+      blocks_(blocks_of(gates_, parts.count)),
       more_(parts.count - 1),
       room_(rows.dz.dtype, more_ * gates_ * (rows.x.shape[1] + rows.before.shape[1]) + 2 * parts.count * gates_),
       input_(room_.take(more_ * gates_, rows.x.shape[1])),
