@@ -39,12 +39,12 @@ REEL_INLINE bool fills_wide_tiles(int64_t rows) {
 /// Rows from which on wide tiles of a packed b pay.
 constexpr int64_t kWideRows = 16;
 
-/// Whether a panel of b, packed or so short that it stays near in place, is best a wide one. (Not for a panel or two and few
+/// Whether a panel of b, packed or so short that it stays near in place, is best a wide one. (Not for few panels and few
 /// long rows of a transposed a, which is copied for them.)
 template <class T>
 REEL_INLINE bool wants_wide(const Block<T>& x, int64_t width, bool packs_b) {
   if (width < kWidePanel<T> || !fills_wide_tiles(x.m)) return false;
-  if (x.a_step != 1 && x.n < 2 * kWidePanel<T> && x.m < min<int64_t>(256, 2 * x.k)) return false;
+  if (x.a_step != 1 && x.n < 4 * kWidePanel<T> && x.m < min<int64_t>(256, 2 * x.k)) return false;
   return packs_b ? x.m >= kWideRows : x.k >= 24 && x.k < 64 && x.m >= 3 * kWideRows;
 }
 
