@@ -11,17 +11,11 @@ namespace {
 
 constexpr int64_t kSegmentLeaves = 16;  // at most, and 2^k: a segment, which may be a task of its own, is a subtree
 constexpr int64_t kBlock = 32;          // rows of single elements gathered side by side: they may share cache lines
-constexpr int64_t kLongRun = 256;       // bytes of a run that needs no neighbours: of 128 a row takes 1.6 times as long
-constexpr int64_t kLongRow = 512;       // bytes of a row that the processor fetches well by itself
-constexpr int64_t kPad = 16;            // elements between gathered rows, lest they all fall into one set of the cache
-constexpr int64_t kAhead = 8192;  // bytes: short rows, which take more work than waiting, are asked for so far ahead
-constexpr int64_t kFarBytes = 1 << 20;  // of all rows: more than caches near the cores hold
-
-/// Asks for so many bytes of what comes kAhead behind p: each line, for not all processors fetch them in pairs. (Every second one
-/// alone, which such a processor takes for no stream any more, takes up to twice as long.)
-REEL_INLINE void ask_ahead(const void* p, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(p) + kAhead + i);
-}
+constexpr int64_t kLongRun =
+    256;                      // bytes of a run that needs no neighbours: of 128 each row alone takes 1.6 times as long
+constexpr int64_t kPad = 16;  // elements between gathered rows, lest they all fall into one set of the cache
+constexpr int64_t kAhead = 4096;  // bytes: masked loads, which the machine does not foresee, are asked for so far ahead
+constexpr int64_t kFarAhead = 8192;  // the same for rows that are added up together
 
 /// Room for the partial result of any op and dtype.
 struct alignas(64) Slot {
@@ -134,8 +128,8 @@ struct Kernels {
   void (*segment)(const void* x, int64_t count, Slot* to);    // the tree of a segment's leaves
   void (*merge)(const Slot* slots, int64_t count, Slot* to);  // the tree of consecutive subtrees
   void (*finish)(const Slot* slot, int64_t divisor, void* y);
-  // All of the above for rows of one segment, `step` elements apart, of which so many bytes are asked for ahead.
-  void (*rows)(const void* x, int64_t rows, int64_t step, int64_t count, int64_t divisor, void* y, int64_t asked);
+  // All of the above for rows of one segment, `step` elements apart.
+  void (*rows)(const void* x, int64_t rows, int64_t step, int64_t count, int64_t divisor, void* y);
 };
 
 template <class Op, class T>
@@ -176,20 +170,21 @@ struct KernelsOf {
     __builtin_memcpy(&partial, slot, sizeof partial);
     write(partial, divisor, y);
   }
-  static void rows(const void* x, int64_t rows, int64_t step, int64_t count, int64_t divisor, void* y, int64_t asked) {
+  static void rows(const void* x, int64_t rows, int64_t step, int64_t count, int64_t divisor, void* y) {
     const T* from = static_cast<const T*>(x);
     T* const to = static_cast<T*>(y);
     if constexpr (kFew > 0)
       if (count <= kFew && step == count) return few(from, rows, count, divisor, to);
+    const bool ask = count * static_cast<int64_t>(sizeof(T)) < kVectorBytes;
     int64_t row = 0;
     if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<T, float> && kVectorBytes > 16) {
       constexpr int64_t width = Vec<T>::width;
-      if (count < 4 * width) row = short_sums<false>(from, rows, step, count, static_cast<T>(divisor), to, asked);
-      else if (count < 8 * width) row = short_sums<true>(from, rows, step, count, static_cast<T>(divisor), to, asked);
+      if (count < 4 * width) row = short_sums<false>(from, rows, step, count, static_cast<T>(divisor), to);
+      else if (count < 8 * width) row = short_sums<true>(from, rows, step, count, static_cast<T>(divisor), to);
     }
     from += row * step;
     for (; row < rows; ++row, from += step) {
-      ask_ahead(from, asked);
+      if (ask) __builtin_prefetch(reinterpret_cast<const char*>(from) + kAhead);
       write(tree(from, count), divisor, to + row);
     }
   }
@@ -198,18 +193,20 @@ struct KernelsOf {
   /// lanes, so that all their lanes are added up at once. (A leaf begins with zeros, this one with elements, which may all be -0;
   /// but among the lanes of the rest one at least is +0.) Returns how many rows there were.
   template <bool four>
-  static int64_t short_sums(const T* from, int64_t rows, int64_t step, int64_t count, T divisor, T* to, int64_t asked) {
+  static int64_t short_sums(const T* from, int64_t rows, int64_t step, int64_t count, T divisor, T* to) {
     using V = Vec<T>;
     constexpr int64_t width = V::width;
     const int64_t vectors = count / width;
     const auto all_if = [](bool is_there) { return V::first(is_there ? width : 0); };
     const auto pair = all_if(vectors & 2), single = all_if(vectors & 1), rest = V::first(count % width);
     const int64_t of_pair = vectors & 4, of_single = vectors & 6;  // in vectors
+    const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
     int64_t row = 0;
     for (; row + width <= rows; row += width) {
       V sums[width];
       for (int64_t r = 0; r < width; ++r, from += step) {
-        ask_ahead(from, asked);
+        const char* const ahead = reinterpret_cast<const char*>(from) + kFarAhead;
+        for (int64_t byte = 0; byte < bytes; byte += 128) __builtin_prefetch(ahead + byte);  // lines come in pairs
         const auto at = [from](int64_t k) { return from + k * width; };
         V e = V::load(at(of_pair), pair), f = V::load(at(of_pair + 1), pair);
         V g = V::load(at(of_single), single), h = V::load(at(vectors), rest);
@@ -258,9 +255,6 @@ Kernels kernels_of(ReduceOp op, DType dtype) {
   return kernels;
 }
 
-/// Of each of so many rows of so many bytes.
-int64_t asked_of(int64_t rows, int64_t bytes) { return rows * bytes > kFarBytes && bytes < kLongRow ? bytes : 0; }
-
 class Rows {
  public:
   explicit Rows(const Reduction& reduction)
@@ -275,13 +269,12 @@ class Rows {
   void run() {
     const bool dense = r_.reduced.rank == 1 && r_.reduced.inner_stride(0) == 1;
     if (dense && segments_ == 1) {
-      const int64_t asked = asked_of(r_.outputs, r_.count * size_);
       parallel_for(r_.outputs, max<int64_t>(1, kGrain / r_.count), [=, this](int64_t begin, int64_t end) {
         const int64_t inner = r_.kept.inner(), step = r_.kept.inner_stride(0);
         Cursor<1> cursor(r_.kept, r_.kept.rank - 1, begin / inner);
         for (int64_t row = begin; row < end; cursor.next()) {
           const int64_t skipped = row % inner, rows = min(inner - skipped, end - row);
-          kernels_.rows(at(cursor.offsets[0] + skipped * step), rows, step, r_.count, divisor_, y(row), asked);
+          kernels_.rows(at(cursor.offsets[0] + skipped * step), rows, step, r_.count, divisor_, y(row));
           row += rows;
         }
       });
@@ -385,8 +378,7 @@ class Rows {
 void reduce_rows(const Reduction& reduction) { Rows(reduction).run(); }
 
 void reduce_dense_rows(ReduceOp op, DType dtype, const void* x, int64_t rows, int64_t count, void* y) {
-  const int64_t asked = asked_of(rows, count * static_cast<int64_t>(size_of(dtype)));
-  kernels_of(op, dtype).rows(x, rows, count, count, is_mean(op) ? count : 1, y, asked);
+  kernels_of(op, dtype).rows(x, rows, count, count, is_mean(op) ? count : 1, y);
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA
