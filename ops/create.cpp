@@ -1,7 +1,6 @@
 #include "reel/ops/create.h"
 
 #include <cmath>
-#include <cstring>
 #include <string>
 
 #include "reel/core/fits.h"
@@ -258,7 +257,8 @@ Tensor from_elements(const char* op, const void* values, std::int64_t count, DTy
                          std::to_string(count) + " values",
                      where);
   Tensor y = new_tensor(op, shape, {.dtype = dtype}, where);
-  if (count > 0) std::memcpy(y.array().data, values, static_cast<std::size_t>(count) * size_of(dtype));
+  const std::int64_t bytes = count * static_cast<std::int64_t>(size_of(dtype));
+  if (count > 0) backend(y.device()).from_host(values, y.array().data, bytes);
   return y;
 }
 

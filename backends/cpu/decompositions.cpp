@@ -4,6 +4,7 @@
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/move_run.h"
 #include "reel/backends/cpu/vector_loops.h"
 #include "reel/core/scalar/log.h"
 
@@ -249,7 +250,7 @@ void CpuOps::triangular_solve(const Array& a, const Array& b, bool upper, bool t
     const T *matrices = a.as<T>(), *from = b.as<T>();
     T* to = x.as<T>();
     for_each_matrix(batch, n * n * k, [=, this](int64_t i) {
-      __builtin_memcpy(to + i * n * k, from + i * n * k, static_cast<std::size_t>(n * k) * sizeof(T));
+      copy_bytes(from + i * n * k, to + i * n * k, n * k * int64_t{sizeof(T)});
       solve(*this, Triangle<T>{matrices + i * n * n, n, upper, transposed, unit}, n, to + i * n * k, k);
     });
   });

@@ -33,7 +33,7 @@ bool any_outside(const T* index, int64_t begin, int64_t end, std::uint64_t limit
   return outside != 0;
 }
 
-void copy_bytes(const void* from, void* to, int64_t bytes) {
+void copy_in_parallel(const void* from, void* to, int64_t bytes) {
   const char* source = static_cast<const char*>(from);
   char* target = static_cast<char*>(to);
   const bool past_caches = is_past_caches(bytes);
@@ -43,7 +43,7 @@ void copy_bytes(const void* from, void* to, int64_t bytes) {
       _mm_sfence();
       return;
     }
-    __builtin_memcpy(target + begin, source + begin, static_cast<std::size_t>(end - begin));
+    copy_bytes(source + begin, target + begin, end - begin);
   });
 }
 
@@ -95,8 +95,8 @@ void CpuOps::check_indices(const Array& index, int64_t limit, const int64_t* exe
   });
 }
 
-void CpuOps::from_host(const void* host, void* device, int64_t bytes) { copy_bytes(host, device, bytes); }
+void CpuOps::from_host(const void* host, void* device, int64_t bytes) { copy_in_parallel(host, device, bytes); }
 
-void CpuOps::to_host(const void* device, void* host, int64_t bytes) { copy_bytes(device, host, bytes); }
+void CpuOps::to_host(const void* device, void* host, int64_t bytes) { copy_in_parallel(device, host, bytes); }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

@@ -3,6 +3,7 @@
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/move_run.h"
 #include "reel/backends/cpu/row_sum.h"
 #include "reel/backends/cpu/simd.h"
 
@@ -29,7 +30,7 @@ void take(const void* table, const Index* index, void* y, int64_t bytes, int64_t
     case 8:
       return copy(8);
     default:
-      return copy(bytes);
+      for (int64_t i = begin; i < end; ++i) copy_bytes(from + index[i] * bytes, to + i * bytes, bytes);
   }
 }
 

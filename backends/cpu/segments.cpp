@@ -4,6 +4,7 @@
 // 32 rows, such sums pairwise, counted from the segment's first row. A long segment is cut where that tree has inner nodes,
 // so that several threads give the same bits as one.
 
+#include "reel/backends/cpu/move_run.h"
 #include "reel/backends/cpu/segments.h"
 
 #include <type_traits>
@@ -261,10 +262,7 @@ void CpuOps::segment_pad(const Array& x, const Segments& segments, Scalar paddin
         const int64_t from = begin - s * length, to = min(end - s * length, length);  // rows of the padded sequence
         const int64_t filled = max(from, min(to, rows));
         T* const row = row_of<T>(y, begin);
-        if (filled > from) {
-          __builtin_memcpy(row, row_of<T>(x, first + from),
-                           static_cast<std::size_t>((filled - from) * width) * sizeof(T));
-        }
+        if (filled > from) copy_bytes(row_of<T>(x, first + from), row, (filled - from) * width * int64_t{sizeof(T)});
         for (int64_t i = (filled - from) * width; i < (to - from) * width; ++i) row[i] = value;
         begin += to - from;
       }
@@ -278,8 +276,7 @@ void CpuOps::segment_unpad(const Array& x, const Segments& segments, const Array
   dispatch_bytes(size_of(x.dtype), [&]<class T>() {
     for_each_row_run(segments, width, kGrain, [&](int64_t s, int64_t first, int64_t last) {
       const int64_t from = s * length + (first - segments.offsets[s]);
-      __builtin_memcpy(row_of<T>(y, first), row_of<T>(x, from),
-                       static_cast<std::size_t>((last - first) * width) * sizeof(T));
+      copy_bytes(row_of<T>(x, from), row_of<T>(y, first), (last - first) * width * int64_t{sizeof(T)});
     });
   });
 }
