@@ -211,6 +211,9 @@ REEL_INLINE bool better_turned(const Product<T>& p) {
   constexpr int64_t width = Vec<T>::width;
   if (!p.b.transposed && (p.n > width / 2 || (p.n >= p.m && p.n > kDotRows))) return false;  // neither costs less
   if (p.m * p.n > 1 << 16 && p.n > kDotRows) return false;
+  // One or two columns upright: a number of a is waited for at each multiply-add of a register that is all but empty. With AVX2
+  // the formulas below miss that.
+  if (kVectorBytes == 32 && p.n <= 2 && !p.a.transposed && p.m >= 16 && p.k >= (p.n == 1 ? 8 : 64)) return true;
   const int64_t pieces = p.m * p.n * p.k > kProductGrain ? 2 : 1;  // of c's columns, each of which takes all of a
   constexpr int64_t once = kVectorBytes == 64 ? 14 : 10;
   const int64_t turning = p.n == 1 && p.c_stride == 1 ? 0 : (p.accumulate ? 2 : 1) * once * p.m * p.n / width;
