@@ -1,19 +1,17 @@
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
 #include "reel/backends/cpu/simd.h"
-#include "reel/backends/cpu/transpose.h"
 
 // Recurrences, running sums and products among them, down the columns of blocks of rows: a block is a segment, or the lines
-// along an axis. A line is walked in order by one thread, its state in f64; threads share blocks and groups of columns. Lines
-// without gaps, those along the last axis, are made the columns of a buffer, piece by piece.
+// along an axis. A line is walked in order by one thread, its state in f64; threads share blocks and groups of columns, or lines
+// without gaps, those along the last axis, of which a thread walks several at once.
 
 namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
 constexpr int64_t kColumns = 64;  // side by side
-constexpr int64_t kLines = 32;    // without gaps, at a time, at most
-constexpr int64_t kSteps = 64;    // of these lines
+constexpr int kLines = 4;         // without gaps, at once
 
 /// What a line's state is kept in: f64, or for integers what wraps around.
 template <class T>
@@ -87,43 +85,50 @@ struct States {
   }
 };
 
-/// One line without gaps, its state in a register.
-template <class T>
-void scan_line(const Walk& walk, const Recurrence<T>& recurrence, T* y, int64_t length) {
+/// `lines` lines without gaps, `length` elements each, one after the other: a state waits for the one before it, so that several are
+/// under way at once.
+template <int lines, bool has_factor, class T>
+void scan_lines(const Walk& walk, const Recurrence<T>& recurrence, T* y, int64_t length) {
   using State = typename StateOf<T>::Type;
-  const T one = 1, zero = 0;
-  const T *factor = recurrence.factor, *x = recurrence.x;
-  const int64_t factor_step = factor == nullptr ? 0 : 1, x_step = x == nullptr ? 0 : 1;
-  if (factor == nullptr) factor = &one;
-  if (x == nullptr) x = &zero;
-  State state = static_cast<State>(recurrence.start);
-  for (int64_t n = 0; n < length; ++n) {
-    const int64_t i = walk.reverse ? length - 1 - n : n;
-    const State before = state;
-    state = advance(static_cast<State>(factor[i * factor_step]), state, static_cast<State>(x[i * x_step]));
-    y[i] = static_cast<T>(walk.exclusive ? before : state);
+  const T zero = 0;
+  const int64_t step = walk.reverse ? -1 : 1, first = walk.reverse ? length - 1 : 0;
+  const int64_t x_step = recurrence.x == nullptr ? 0 : 1;
+  const T* const x = recurrence.x == nullptr ? &zero : recurrence.x;
+  State state[lines];
+  for (int k = 0; k < lines; ++k) state[k] = static_cast<State>(recurrence.start);
+  int64_t count = length;
+  T* to = y;
+  if (walk.exclusive) {  // each state goes where the next element is
+    for (int k = 0; k < lines; ++k) y[k * length + first] = recurrence.start;
+    to += step;
+    --count;
+  }
+  for (int64_t i = first; count > 0; --count, i += step) {
+#pragma GCC unroll 8
+    for (int k = 0; k < lines; ++k) {
+      const int64_t place = k * length + i;
+      const State element = static_cast<State>(x[place * x_step]);
+      if constexpr (has_factor) {
+        state[k] = advance(static_cast<State>(recurrence.factor[place]), state[k], element);
+      } else {
+        state[k] += element;
+      }
+      to[place] = static_cast<T>(state[k]);
+    }
   }
 }
 
-/// At most kLines lines of `length` elements, one after the other.
 template <class T>
 void scan_lines(const Walk& walk, const Recurrence<T>& recurrence, T* y, int64_t lines, int64_t length) {
-  alignas(64) T x_columns[kSteps * kLines], factor_columns[kSteps * kLines], y_columns[kSteps * kLines];
-  States<T> states(recurrence.start, lines);
-  for (int64_t done = 0; done < length; done += kSteps) {
-    const int64_t steps = min(kSteps, length - done), first = walk.reverse ? length - done - steps : done;
-    Recurrence<T> columns{nullptr, nullptr, recurrence.start};
-    if (recurrence.x != nullptr) {
-      transpose_block(recurrence.x + first, length, x_columns, kLines, steps, lines);
-      columns.x = x_columns;
-    }
-    if (recurrence.factor != nullptr) {
-      transpose_block(recurrence.factor + first, length, factor_columns, kLines, steps, lines);
-      columns.factor = factor_columns;
-    }
-    states.advance_over({kLines, walk.reverse, walk.exclusive}, columns, y_columns, steps, lines);
-    transpose_block(y_columns, kLines, y + first, length, lines, steps);
-  }
+  if (length == 0) return;
+  const auto scan = [&]<int some>(int64_t line) {
+    const Recurrence<T> of_line = recurrence.from(line * length);
+    recurrence.factor == nullptr ? scan_lines<some, false>(walk, of_line, y + line * length, length)
+                                 : scan_lines<some, true>(walk, of_line, y + line * length, length);
+  };
+  int64_t line = 0;
+  for (; line + kLines <= lines; line += kLines) scan.template operator()<kLines>(line);
+  for (; line < lines; ++line) scan.template operator()<1>(line);
 }
 
 template <class T>
@@ -155,7 +160,7 @@ void scan_blocks(ScanOp op, const Array& x, const Array* factor, const Walk& wal
         const int64_t block = unit / pieces, column = unit % pieces * piece, row = first(block);
         const int64_t place = row * walk.width + column, columns = min(piece, walk.width - column);
         if (walk.width == 1) {
-          scan_line(walk, recurrence.from(place), to + place, first(block + 1) - row);
+          scan_lines(walk, recurrence.from(place), to + place, 1, first(block + 1) - row);
           continue;
         }
         States<T>(recurrence.start, columns)
@@ -173,19 +178,16 @@ void CpuOps::scan(ScanOp op, const Array& x, const Array* factor, int axis, bool
   for (int i = 0; i < axis; ++i) blocks *= x.shape[i];
   for (int i = axis + 1; i < x.rank(); ++i) width *= x.shape[i];
   const int64_t length = x.shape[axis];
-  if (width == 1 && blocks >= 8 && length > 1) {
-    int64_t lines = kLines;  // of a task: fewer where there would be few tasks
-    while (lines > 4 && ceil_div(blocks, lines) < 8 && lines * length > kGrain) lines /= 2;
+  if (width == 1 && blocks > 1) {
     dispatch_scan(x.dtype, [&]<class T>() {
       const Recurrence<T> recurrence = recurrence_of<T>(op, x, factor);
-      const int64_t groups = ceil_div(blocks, lines);
-      parallel_for(groups, max<int64_t>(1, kGrain / (length * lines)), [&](int64_t begin, int64_t end) {
-        for (int64_t line = begin * lines; line < min(blocks, end * lines); line += lines) {
-          const int64_t place = line * length;
-          scan_lines({1, reverse, exclusive}, recurrence.from(place), y.as<T>() + place, min(lines, blocks - line),
-                     length);
-        }
-      });
+      const int64_t groups = ceil_div(blocks, kLines);
+      parallel_for(groups, max<int64_t>(1, kGrain / (max<int64_t>(1, length) * kLines)),
+                   [&](int64_t begin, int64_t end) {
+                     const int64_t line = begin * kLines, place = line * length;
+                     scan_lines({1, reverse, exclusive}, recurrence.from(place), y.as<T>() + place,
+                                min(end * kLines, blocks) - line, length);
+                   });
     });
     return;
   }
