@@ -28,7 +28,13 @@ void gather_of(const Bits* x, const Index* index, Bits* y, const Lines& lines) {
     while (begin < end) {
       const int64_t first = begin % run, count = min(run - first, end - begin);
       const Bits* const from = x + begin / run / runs * step + first * along;
-      for (int64_t k = 0; k < count; ++k) y[begin + k] = from[index[begin + k] * inner + k * along];
+      const Index* const places = index + begin;
+      Bits* const to = y + begin;
+      if (inner == 1) {
+        for (int64_t k = 0; k < count; ++k) to[k] = from[places[k]];
+      } else {
+        for (int64_t k = 0; k < count; ++k) to[k] = from[places[k] * inner + k];
+      }
       begin += count;
     }
   });
