@@ -326,6 +326,18 @@ Tensor div(const Arg& a, const Arg& b) { return apply<Div>(a, b); }
 Tensor maximum(const Arg& a, const Arg& b) { return apply<Maximum>(a, b); }
 Tensor minimum(const Arg& a, const Arg& b) { return apply<Minimum>(a, b); }
 
+namespace {
+
+Tensor cube(const Tensor& x, SourceLocation where) {
+  Tensor y = untaped([&] { return square(x, where); });
+  backend(x.device()).binary(BinaryOp::mul, {.array = &y.array()}, {.array = &x.array()}, y.array());
+  if (detail::taping())
+    detail::record_op("pow", where, {&x}, y, {&x}, [x](Gradients& g) { g.add(0, g.dy() * (3 * square(x))); });
+  return y;
+}
+
+}  // namespace
+
 Tensor pow(const Arg& a, const Arg& b) {
   const SourceLocation where = a.is_tensor() ? a.where() : b.where();
   check_operands("pow", a, b, where);
@@ -340,7 +352,7 @@ Tensor pow(const Arg& a, const Arg& b) {
   const Tensor x = cast(a.tensor(), dtype);
   check::floating("pow", "a", x, where);
   if (exponent == 2) return square(x);
-  if (exponent == 3) return mul(square(x), x);
+  if (exponent == 3) return cube(x, where);
   if (exponent == 0.5) return sqrt(x);
   if (exponent == -0.5) return rsqrt(x);
   if (exponent == 1) return clone(x);
