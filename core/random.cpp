@@ -32,11 +32,11 @@ PhiloxState Generator::take(std::int64_t count, DType dtype) {
 std::int64_t Generator::below(std::int64_t bound, SourceLocation where) {
   if (bound < 1) throw Error("Generator::below: bound must be at least 1, got " + std::to_string(bound), where);
   const auto range = static_cast<std::uint64_t>(bound);
-  const std::uint64_t reject_from = ~std::uint64_t{0} - (~std::uint64_t{0} % range + 1) % range;  // last fair value
   for (;;) {
     const scalar::PhiloxBlock block = scalar::philox(state_.seed, state_.stream, state_.counter++);
     const std::uint64_t bits = std::uint64_t{block.lane[1]} << 32 | block.lane[0];
-    if (bits <= reject_from) return static_cast<std::int64_t>(bits % range);
+    const std::uint64_t rest = bits % range;
+    if (bits - rest <= 0 - range) return static_cast<std::int64_t>(rest);  // all of the range it is in are below 2^64
   }
 }
 
