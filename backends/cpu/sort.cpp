@@ -23,17 +23,15 @@ struct Order {
 };
 
 /// Negative numbers come before the others, and floats of negative sign the larger the earlier. -0 equals 0; a NaN of
-/// either sign is the largest.
+/// either sign is the largest. By masks, for loops that are vectorised: g++ makes branches of what chooses between results.
 template <class Key>
 REEL_INLINE Key key_of(Key bits, Order order) {
   constexpr Key sign = Key(1) << (sizeof(Key) * 8 - 1);
   constexpr Key infinity = sizeof(Key) == 4 ? Key(0x7f800000u) : Key(0x7ff0000000000000u);
-  Key key = bits ^ sign;
-  if (order.floating) {
-    const Key magnitude = bits & ~sign;
-    key = magnitude > infinity ? ~Key(0) : magnitude == 0 ? sign : (bits & sign) != 0 ? ~bits : key;
-  }
-  return order.descending ? ~key : key;
+  const Key floating = Key(0) - Key(order.floating), descending = Key(0) - Key(order.descending);
+  const Key zero = bits << 1 == 0 ? floating : Key(0), nan = bits << 1 > infinity << 1 ? floating : Key(0);
+  const Key negative = (bits & sign) != 0 ? floating & ~zero : Key(0);
+  return ((((bits & ~zero) ^ negative) ^ (sign & ~negative)) | nan) ^ descending;
 }
 
 constexpr int64_t kShort = 64;
@@ -61,11 +59,12 @@ __attribute__((noinline)) void select_few(const Key* x, int64_t n, int64_t k, in
     const int64_t count = min(kKeys, n - begin);
     Key keys[kKeys];
     const Key last = first[k - 1].key;
-    int some = 0;
+    Key some = 0;
     move_run(x + begin * step, step, keys, 1, count, sizeof(Key));
+#pragma omp simd reduction(| : some)
     for (int64_t i = 0; i < count; ++i) {
       keys[i] = key_of(keys[i], order);
-      some |= keys[i] < last;
+      some |= keys[i] < last ? Key(1) : Key(0);
     }
     for (int64_t i = 0; some && i < count; ++i) {
       if (keys[i] >= first[k - 1].key) continue;
