@@ -16,7 +16,10 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
-constexpr int64_t kBuffer = 256;       // elements converted at a time
+constexpr int64_t kBuffer = 256;  // elements converted at a time
+constexpr int64_t kScatteredRow =
+    128;  // bytes, up to which no processor guesses where the rows to come are: they are asked for
+constexpr int64_t kRowsAhead = 8;
 constexpr int64_t kStreamedRow = 512;  // bytes, from which on rows are written past the caches
 
 /// The axis other than the inner one along which x is contiguous, at least 4 elements, where y is along the inner one; -1 if there
@@ -67,6 +70,16 @@ void move(const Array& x, const Array& y, const Nest<2>& nest) {
       stream_bytes(x.as<char>() + offsets[0] * size, y.as<char>() + offsets[1] * size, count * size);
     };
     for_each_run(nest, 2 * kGrain, stream_run, [] { _mm_sfence(); });
+    return;
+  }
+  if (x_stride == 1 && y_stride == 1 && nest.rank > 1 && nest.inner() * size <= kScatteredRow) {
+    const int64_t x_ahead = kRowsAhead * nest.strides[0][nest.rank - 2] * size;
+    for_each_run(nest, grain_of_runs(nest.inner()), [&](const int64_t* offsets, int64_t count) {
+      const char* const from = x.as<char>() + offsets[0] * size;
+      __builtin_prefetch(from + x_ahead);
+      __builtin_prefetch(from + x_ahead + count * size - 1);
+      __builtin_memcpy(y.as<char>() + offsets[1] * size, from, static_cast<std::size_t>(count * size));
+    });
     return;
   }
   for_each_run(nest, grain_of_runs(nest.inner()), [&](const int64_t* offsets, int64_t count) {
