@@ -5,10 +5,11 @@
 
 #include "reel/core/fits.h"
 #include "reel/core/given_numbers.h"
+#include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
-#include "reel/ops/index.h"
+#include "reel/ops/reduce.h"
 #include "reel/ops/rows.h"
 #include "reel/ops/views.h"
 
@@ -57,6 +58,84 @@ std::int64_t* write_sources(std::int64_t* to, std::int64_t n, const PadAxis& wid
     *to++ = inside ? first + source(i, n, mode) : outside;
   }
   return to;
+}
+
+// How many elements each axis gets before and behind its own, and which.
+struct Borders {
+  std::int64_t before[kMaxRank] = {}, after[kMaxRank] = {};
+  PaddingMode mode;
+
+  Shape around(Shape shape) const {
+    for (int i = 0; i < shape.rank(); ++i) shape[i] += before[i] + after[i];
+    return shape;
+  }
+  // What of y is x [x_shape...] and, along axes up to `last`, its borders.
+  Tensor inside(Tensor y, const Shape& x_shape, int last = -1) const {
+    for (int i = last + 1; i < x_shape.rank(); ++i)
+      if (y.shape()[i] != x_shape[i]) y = narrow(y, i, before[i], x_shape[i]);
+    return y;
+  }
+
+  // For each border of axis `axis` of y, whose own part has n elements, or part of a border whose sources follow one another:
+  // f(the sources, the border), views of one shape.
+  template <class F>
+  void for_each(const Tensor& y, int axis, std::int64_t n, F&& f) const {
+    const std::int64_t ends[2][2] = {{-before[axis], 0}, {n, n + after[axis]}};
+    for (const auto& [begin, end] : ends) {
+      for (std::int64_t i = begin, count; i < end; i += count) {
+        const std::int64_t from = source(i, n, mode), step = i + 1 < end ? source(i + 1, n, mode) - from : 1;
+        for (count = 1; i + count < end && source(i + count, n, mode) == from + count * step;) ++count;
+        Shape shape = y.shape();
+        shape[axis] = count;
+        std::int64_t strides[kMaxRank];
+        for (int k = 0; k < y.rank(); ++k) strides[k] = y.stride(k);
+        strides[axis] *= step;
+        f(detail::view(y, (before[axis] + from) * y.stride(axis), shape, strides),
+          narrow(y, axis, before[axis] + i, count), step);
+      }
+    }
+  }
+};
+
+Tensor folded(const Tensor& dy, const Shape& x_shape, const Borders& borders);
+
+Tensor padded(const Tensor& x, const Borders& borders, SourceLocation where) {
+  Tensor y = empty(borders.around(x.shape()), {.dtype = x.dtype(), .device = x.device()});
+  untaped([&] {
+    Ops& ops = backend(x.device());
+    ops.copy(x.array(), borders.inside(y, x.shape()).array());
+    for (int i = 0; i < x.rank(); ++i) {
+      borders.for_each(borders.inside(y, x.shape(), i), i, x.shape()[i],
+                       [&](const Tensor& from, const Tensor& to, std::int64_t) { ops.copy(from.array(), to.array()); });
+    }
+  });
+  if (taping() && is_floating(x.dtype())) {
+    record_op("pad", where, {&x}, y, {},
+              [borders, shape = x.shape()](Gradients& g) { g.add(0, folded(g.dy(), shape, borders)); });
+  }
+  return y;
+}
+
+// The gradient: each border is added to the elements that it came from.
+Tensor folded(const Tensor& dy, const Shape& x_shape, const Borders& borders) {
+  Tensor dx = untaped([&] {
+    const Tensor sums = clone(dy);
+    for (int i = x_shape.rank() - 1; i >= 0; --i) {
+      borders.for_each(borders.inside(sums, x_shape, i), i, x_shape[i],
+                       [&](const Tensor& from, const Tensor& border, std::int64_t step) {
+                         const bool one = step == 0;  // an element, again and again
+                         const Tensor to = one ? narrow(from, i, 0, 1) : from;
+                         const Tensor sum = to + (one ? reel::sum(border, i, Keep::yes) : border);
+                         backend(dy.device()).copy(sum.array(), to.array());
+                       });
+    }
+    return clone(borders.inside(sums, x_shape));
+  });
+  if (taping()) {
+    record_op("pad", SourceLocation{}, {&dy}, dx, {},
+              [borders](Gradients& g) { g.add(0, padded(g.dy(), borders, SourceLocation{})); });
+  }
+  return dx;
 }
 
 // The rows of each sequence padded: rows taken by index, of which one more is `value`.
@@ -116,17 +195,15 @@ Tensor pad(const Tensor& x, Widths widths, Scalar value, SourceLocation where) {
 
 Tensor pad(const Tensor& x, Widths widths, PaddingMode mode, SourceLocation where) {
   if (mode == PaddingMode::zero) return pad(x, widths, 0, where);
-  Tensor y = x;
+  Borders borders{.mode = mode};
   for_each_axis(x, widths, where, [&](int axis, std::int64_t before, std::int64_t after) {
-    const std::int64_t n = y.shape()[axis];
-    if (n == 0 && before + after > 0)
+    if (x.shape()[axis] == 0 && before + after > 0)
       throw ShapeError(
           "pad: axis " + std::to_string(axis) + " must have an element to repeat, got shape " + x.shape().str(), where);
-    const Tensor index = empty({before + n + after}, {.dtype = i64});
-    write_sources(index.array().as<std::int64_t>(), n, {axis, before, after}, mode, 0, 0);
-    y = index_select(y, axis, detail::transferred(index, x.device()));
+    borders.before[axis] = before;
+    borders.after[axis] = after;
   });
-  return y.is(x) ? clone(x) : y;
+  return padded(x, borders, where);
 }
 
 Ragged pad(const Ragged& x, Widths widths, Scalar value, SourceLocation where) {

@@ -23,8 +23,8 @@ REEL_API Tensor pad(const Tensor& x, std::initializer_list<PadAxis> widths, Scal
 ///   reflect    3 2 | 1 2 3 | 2 1    without it; an axis of one element is repeated
 ///   replicate  1 1 | 1 2 3 | 3 3    the edge
 ///   zero       0 0 | 1 2 3 | 0 0
-/// Wider paddings mirror the image again. Gradients, of any order, are summed in the result's order. Throws ShapeError also
-/// if there is something to add to an axis of size 0, but zeros.
+/// Wider paddings mirror the image again. Recorded. Throws ShapeError also if there is something to add to an axis of size 0, but
+/// zeros.
 REEL_API Tensor pad(const Tensor& x, std::initializer_list<PadAxis> widths, PaddingMode mode,
                     SourceLocation where = SourceLocation::current());
 
