@@ -34,6 +34,14 @@ REEL_INLINE Key key_of(Key bits, Order order) {
   return ((((bits & ~zero) ^ negative) ^ (sign & ~negative)) | nan) ^ descending;
 }
 
+/// Of n elements that are `step` apart.
+template <class Key>
+__attribute__((noinline)) void make_keys(const Key* x, int64_t n, int64_t step, Order order, Key* keys) {
+  move_run(x, step, keys, 1, n, sizeof(Key));
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) keys[i] = key_of(keys[i], order);
+}
+
 constexpr int64_t kShort = 64;
 
 template <class Key>
@@ -53,19 +61,17 @@ constexpr int64_t kKeys = 64;  // made and compared at a time
 template <class Key>
 __attribute__((noinline)) void select_few(const Key* x, int64_t n, int64_t k, int64_t step, Order order,
                                           Pair<Key>* first) {
-  for (int64_t i = 0; i < k; ++i) first[i] = {key_of(x[i * step], order), i};
+  Key keys[kKeys];
+  make_keys(x, k, step, order, keys);
+  for (int64_t i = 0; i < k; ++i) first[i] = {keys[i], i};
   insertion_sort(first, k);
   for (int64_t begin = k; begin < n; begin += kKeys) {
     const int64_t count = min(kKeys, n - begin);
-    Key keys[kKeys];
+    make_keys(x + begin * step, count, step, order, keys);
     const Key last = first[k - 1].key;
     Key some = 0;
-    move_run(x + begin * step, step, keys, 1, count, sizeof(Key));
 #pragma omp simd reduction(| : some)
-    for (int64_t i = 0; i < count; ++i) {
-      keys[i] = key_of(keys[i], order);
-      some |= keys[i] < last ? Key(1) : Key(0);
-    }
+    for (int64_t i = 0; i < count; ++i) some |= keys[i] < last ? Key(1) : Key(0);
     for (int64_t i = 0; some && i < count; ++i) {
       if (keys[i] >= first[k - 1].key) continue;
       first[k - 1] = {keys[i], begin + i};
@@ -120,7 +126,9 @@ void sort_line(const Key* x, int64_t n, int64_t k, int64_t step, Order order, Ke
   }
   const Scratch memory(static_cast<std::size_t>(n) * 2 * sizeof(Pair<Key>) + 1);
   auto* line = memory.as<Pair<Key>>();
-  for (int64_t i = 0; i < n; ++i) line[i] = {key_of(x[i * step], order), i};
+  auto* const keys = reinterpret_cast<Key*>(line + n);
+  make_keys(x, n, step, order, keys);
+  for (int64_t i = 0; i < n; ++i) line[i] = {keys[i], i};
   if (n <= kShort) {
     insertion_sort(line, n);
   } else {
