@@ -299,7 +299,7 @@ void multiply(const Gemm& g) {
     p.m *= batch;
     batch = 1;
   }
-  const auto run = [&](const Product<T>& one) {
+  const auto run = [](const Product<T>& one) __attribute__((noinline)) {
     if (one.k == 0) {
       multiply_nothing(one);
     } else if (better_turned(one)) {
