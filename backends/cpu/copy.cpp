@@ -89,26 +89,59 @@ void move(const Array& x, const Array& y, const Nest<2>& nest) {
 
 using ConvertRun = void (*)(const void* x, void* y, int64_t count);
 
+/// Whether -limit < x < limit for each x.
+template <class T>
+REEL_INLINE bool all_below(const T* x, int64_t count, T limit) {
+  int other = 0;
+#pragma omp simd reduction(| : other)
+  for (int64_t i = 0; i < count; ++i) other |= x[i] > -limit && x[i] < limit ? 0 : 1;
+  return other == 0;
+}
+
 template <class To, class From>
 void convert_run(const void* x, void* y, int64_t count) {
   const From* source = static_cast<const From*>(x);
   To* target = static_cast<To*>(y);
+  // Without AVX-512 these go one by one: in half of the time where nothing is out of range.
+  if constexpr (std::is_same_v<To, int64_t> && std::is_floating_point_v<From> && kVectorBytes == 32) {
+    if (all_below(source, count, From(0x1p63))) {
+      for (int64_t i = 0; i < count; ++i) target[i] = static_cast<To>(source[i]);
+      return;
+    }
+  }
   for (int64_t i = 0; i < count; ++i) target[i] = convert<To>(source[i]);
 }
 
 #if defined(__F16C__)
-/// The processor rounds as float16 does, NaN included.
+/// By the processor, which rounds as float16 does, NaN included.
+REEL_INLINE void convert_vector(const float* x, float16* y) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(y), _mm256_cvtps_ph(_mm256_loadu_ps(x), _MM_FROUND_TO_NEAREST_INT));
+}
+REEL_INLINE void convert_vector(const float16* x, float* y) {
+  _mm256_storeu_ps(y, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x))));
+}
+
+template <class To, class From>
+REEL_INLINE void convert_by_vectors(const void* x, void* y, int64_t count) {
+  constexpr int64_t width = 8;
+  const From* source = static_cast<const From*>(x);
+  To* target = static_cast<To*>(y);
+  for (; count >= width; count -= width, source += width, target += width) convert_vector(source, target);
+  if (count == 0) return;
+  From some[width] = {};
+  To converted[width];
+  __builtin_memcpy(some, source, static_cast<std::size_t>(count) * sizeof(From));
+  convert_vector(some, converted);
+  __builtin_memcpy(target, converted, static_cast<std::size_t>(count) * sizeof(To));
+}
+
 template <>
 void convert_run<float16, float>(const void* x, void* y, int64_t count) {
-  constexpr int64_t width = 8;
-  const float* source = static_cast<const float*>(x);
-  float16* target = static_cast<float16*>(y);
-  int64_t i = 0;
-  for (; i + width <= count; i += width) {
-    const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(source + i), _MM_FROUND_TO_NEAREST_INT);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(target + i), halves);
-  }
-  for (; i < count; ++i) target[i] = float16(source[i]);
+  convert_by_vectors<float16, float>(x, y, count);
+}
+template <>
+void convert_run<float, float16>(const void* x, void* y, int64_t count) {
+  convert_by_vectors<float, float16>(x, y, count);
 }
 #endif
 
