@@ -236,7 +236,8 @@ class REEL_API Ops {
   /// table[index[i], :] += y[i, :], in ascending order of i.
   virtual void add_rows(const Array& y, const Array& index, const Array& table) = 0;
 
-  /// y[.., i, ..] = x[.., index[.., i, ..], ..] along `axis`; index (i32, i64) has y's shape, and x's but for `axis`. Any dtype.
+  /// y[.., i, ..] = x[.., index[.., i, ..], ..] along `axis`; index (i32, i64) has y's shape, and x's but for `axis`, or, if only
+  /// axes of size 1 lie behind `axis`, is [n], the same for all lines. Any dtype.
   virtual void gather(const Array& x, const Array& index, int axis, const Array& y) = 0;
   /// x[.., index[.., i, ..], ..] += y[.., i, ..], in ascending order of i.
   virtual void scatter_add(const Array& y, const Array& index, int axis, const Array& x) = 0;

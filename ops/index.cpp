@@ -64,6 +64,29 @@ Tensor scattered(const Tensor& x, int axis, const Tensor& at, const Tensor& src,
   return y;
 }
 
+Tensor added_back(const Tensor& dy, int axis, const Tensor& at, const Shape& shape);
+
+// Elements by one index [n] for all lines along an axis behind which are no elements.
+Tensor selected(const Tensor& x, int axis, const Tensor& at, SourceLocation where) {
+  Shape shape = x.shape();
+  shape[axis] = at.size();
+  Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()});
+  backend(x.device()).gather(packed(x).array(), at.array(), axis, y.array());
+  if (taping() && is_floating(x.dtype()))
+    record_op("index_select", where, {&x}, y, {&at},
+              [axis, at](Gradients& g) { g.add(0, added_back(g.dy(), axis, at, g.shape(0))); });
+  return y;
+}
+
+Tensor added_back(const Tensor& dy, int axis, const Tensor& at, const Shape& shape) {
+  Tensor dx = zeros(shape, {.dtype = dy.dtype(), .device = dy.device()});
+  backend(dy.device()).scatter_add(packed(dy).array(), at.array(), axis, dx.array());
+  if (taping())
+    record_op("index_select", SourceLocation{}, {&dy}, dx, {&at},
+              [axis, at](Gradients& g) { g.add(0, selected(g.dy(), axis, at, SourceLocation{})); });
+  return dx;
+}
+
 // The rows of x that an index, as in gather, counts from the first of each sequence.
 Tensor row_index(const char* op, const Ragged& x, const Ragged& index, SourceLocation where) {
   check::defined(op, "x", x.values(), where);
@@ -152,6 +175,7 @@ Tensor index_select(const Tensor& x, int axis, const Tensor& index, SourceLocati
   std::int64_t outer = 1, inner = 1;
   for (int i = 0; i < axis; ++i) outer *= x.shape()[i];
   for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
+  if (inner == 1 && !is_half(x.dtype())) return selected(x, axis, at, where);
   const Tensor rows =
       untaped([&] { return unsqueeze(arange(outer, {.dtype = i64, .device = x.device()}), 1) * size + at; });
   Shape shape = x.shape();

@@ -7,11 +7,13 @@
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
 
-/// index and y are [outer, n, inner], x is [outer, m, inner].
+/// index and y are [outer, n, inner], x is [outer, m, inner]; or index is [n], of every line where inner is 1.
 struct Lines {
   int64_t outer = 1, n, m, inner = 1;
+  bool shared;
 
-  Lines(const Array& x, const Array& y, int axis) : n(y.shape[axis]), m(x.shape[axis]) {
+  Lines(const Array& x, const Array& index, const Array& y, int axis)
+      : n(y.shape[axis]), m(x.shape[axis]), shared(index.size != y.size) {
     for (int i = 0; i < axis; ++i) outer *= y.shape[i];
     for (int i = axis + 1; i < y.rank(); ++i) inner *= y.shape[i];
   }
@@ -28,7 +30,7 @@ void gather_of(const Bits* x, const Index* index, Bits* y, const Lines& lines) {
     while (begin < end) {
       const int64_t first = begin % run, count = min(run - first, end - begin);
       const Bits* const from = x + begin / run / runs * step + first * along;
-      const Index* const places = index + begin;
+      const Index* const places = index + (lines.shared ? first : begin);
       Bits* const to = y + begin;
       if (inner == 1) {
         for (int64_t k = 0; k < count; ++k) to[k] = from[places[k]];
@@ -46,7 +48,8 @@ void scatter_of(const T* y, const Index* index, T* x, const Lines& lines) {
   if (inner == 1) {
     parallel_for(lines.outer, max<int64_t>(kGrain / n, 1), [=](int64_t begin, int64_t end) {
       for (int64_t o = begin; o < end; ++o) {
-        for (int64_t i = o * n; i < (o + 1) * n; ++i) x[o * step + index[i]] += y[i];
+        const Index* const places = index + (lines.shared ? 0 : o * n);
+        for (int64_t i = 0; i < n; ++i) x[o * step + places[i]] += y[o * n + i];
       }
     });
     return;
@@ -68,16 +71,18 @@ void scatter_of(const T* y, const Index* index, T* x, const Lines& lines) {
 void CpuOps::gather(const Array& x, const Array& index, int axis, const Array& y) {
   if (y.size == 0) return;
   dispatch_bytes(size_of(x.dtype), [&]<class Bits>() {
-    dispatch_index(index.dtype,
-                   [&]<class Index>() { gather_of(x.as<Bits>(), index.as<Index>(), y.as<Bits>(), Lines(x, y, axis)); });
+    dispatch_index(index.dtype, [&]<class Index>() {
+      gather_of(x.as<Bits>(), index.as<Index>(), y.as<Bits>(), Lines(x, index, y, axis));
+    });
   });
 }
 
 void CpuOps::scatter_add(const Array& y, const Array& index, int axis, const Array& x) {
   if (y.size == 0) return;
   dispatch_floating(x.dtype, [&]<class T>() {
-    dispatch_index(index.dtype,
-                   [&]<class Index>() { scatter_of(y.as<T>(), index.as<Index>(), x.as<T>(), Lines(x, y, axis)); });
+    dispatch_index(index.dtype, [&]<class Index>() {
+      scatter_of(y.as<T>(), index.as<Index>(), x.as<T>(), Lines(x, index, y, axis));
+    });
   });
 }
 

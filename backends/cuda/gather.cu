@@ -9,16 +9,17 @@ namespace reel::cuda {
 namespace device {
 namespace {
 
-/// index and y are [outer, n, inner], x is [outer, m, inner].
+/// index and y are [outer, n, inner], x is [outer, m, inner]; or index is [n], of every line where inner is 1.
 struct Gather {
   int64_t outer, n, m, inner;
+  bool shared;
 
   REEL_DEVICE int64_t size() const { return outer * n * inner; }
   /// Where element i of y lies in x; -1 if its index is out of range.
   template <class Index>
   REEL_DEVICE int64_t place(const Index* index, int64_t i) const {
-    const int64_t at = index[i], row = i / inner;
-    return at >= 0 && at < m ? (row / n * m + at) * inner + (i - row * inner) : -1;
+    const int64_t row = i / inner, block = row / n, at = index[shared ? row - block * n : i];
+    return at >= 0 && at < m ? (block * m + at) * inner + (i - row * inner) : -1;
   }
 };
 
@@ -57,9 +58,9 @@ __global__ void places_of(const Gather shape, const Index* index, uint32_t* keys
 
 namespace {
 
-device::Gather shape_of(const Array& x, const Array& y, int axis) {
+device::Gather shape_of(const Array& x, const Array& index, const Array& y, int axis) {
   const Blocks blocks(y.shape, axis);
-  return {blocks.outer, blocks.n, x.shape[axis], blocks.inner};
+  return {blocks.outer, blocks.n, x.shape[axis], blocks.inner, index.size != y.size};
 }
 
 }  // namespace
@@ -68,7 +69,7 @@ void CudaOps::gather(const Array& x, const Array& index, int axis, const Array& 
   if (y.size == 0) return;
   dispatch_bytes(size_of(x.dtype), [&]<class Bits>() {
     dispatch_index(index.dtype, [&]<class Index>() {
-      launch(context_, "gather", grid_for(context_, y.size), &device::gather<Bits, Index>, shape_of(x, y, axis),
+      launch(context_, "gather", grid_for(context_, y.size), &device::gather<Bits, Index>, shape_of(x, index, y, axis),
              x.as<Bits>(), index.as<Index>(), y.as<Bits>());
     });
   });
@@ -77,7 +78,7 @@ void CudaOps::gather(const Array& x, const Array& index, int axis, const Array& 
 void CudaOps::scatter_add(const Array& y, const Array& index, int axis, const Array& x) {
   if (y.size == 0) return;
   constexpr int64_t kShortLine = 32;
-  const device::Gather shape = shape_of(x, y, axis);
+  const device::Gather shape = shape_of(x, index, y, axis);
   const int64_t lines = shape.outer * shape.inner;
   const bool by_line =
       shape.n <= kShortLine || lines >= std::int64_t{context_.processors()} * 1024 || !is_sortable(y.size, x.size);
