@@ -113,35 +113,23 @@ void convert_run(const void* x, void* y, int64_t count) {
 }
 
 #if defined(__F16C__)
-/// By the processor, which rounds as float16 does, NaN included.
-REEL_INLINE void convert_vector(const float* x, float16* y) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(y), _mm256_cvtps_ph(_mm256_loadu_ps(x), _MM_FROUND_TO_NEAREST_INT));
-}
-REEL_INLINE void convert_vector(const float16* x, float* y) {
-  _mm256_storeu_ps(y, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x))));
-}
-
-template <class To, class From>
-REEL_INLINE void convert_by_vectors(const void* x, void* y, int64_t count) {
-  constexpr int64_t width = 8;
-  const From* source = static_cast<const From*>(x);
-  To* target = static_cast<To*>(y);
-  for (; count >= width; count -= width, source += width, target += width) convert_vector(source, target);
-  if (count == 0) return;
-  From some[width] = {};
-  To converted[width];
-  __builtin_memcpy(some, source, static_cast<std::size_t>(count) * sizeof(From));
-  convert_vector(some, converted);
-  __builtin_memcpy(target, converted, static_cast<std::size_t>(count) * sizeof(To));
-}
-
+/// By the processor, which rounds as float16 does, NaN included. (The other way it would make quiet NaN of those that signal.)
 template <>
 void convert_run<float16, float>(const void* x, void* y, int64_t count) {
-  convert_by_vectors<float16, float>(x, y, count);
-}
-template <>
-void convert_run<float, float16>(const void* x, void* y, int64_t count) {
-  convert_by_vectors<float, float16>(x, y, count);
+  constexpr int64_t width = 8;
+  const auto convert = [](const float* from, float16* to) {
+    const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), halves);
+  };
+  const float* source = static_cast<const float*>(x);
+  float16* target = static_cast<float16*>(y);
+  for (; count >= width; count -= width, source += width, target += width) convert(source, target);
+  if (count == 0) return;
+  float some[width] = {};
+  float16 converted[width];
+  __builtin_memcpy(some, source, static_cast<std::size_t>(count) * sizeof(float));
+  convert(some, converted);
+  __builtin_memcpy(target, converted, static_cast<std::size_t>(count) * sizeof(float16));
 }
 #endif
 

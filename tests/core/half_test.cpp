@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -133,6 +134,19 @@ TYPED_TEST(Half, ATensorOfEveryPatternIsConvertedAsOneNumberIs) {
     ASSERT_EQ(std::memcmp(&wide[bits], &want, sizeof want), 0) << std::hex << bits;
     ASSERT_TRUE(wider[bits] == want || std::isnan(want)) << std::hex << bits;
     ASSERT_EQ(back[bits].bits, TypeParam(want).bits) << std::hex << bits;
+  }
+}
+
+// Those between two halves, on either side of them and of the tie, and NaN with any payload; runs of any length.
+TYPED_TEST(Half, ATensorOfFloatsIsRoundedAsOneFloatIs) {
+  std::vector<float> all;
+  for (std::uint64_t bits = 0; bits <= 0xffffffff; bits += 0x7fd)
+    all.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  for (const std::size_t n : {all.size(), all.size() - 5, std::size_t{7}, std::size_t{9}}) {
+    all.resize(n);
+    const std::vector<TypeParam> halves =
+        cast(from_vector(all), Format<TypeParam>::dtype).template to_vector<TypeParam>();
+    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(halves[i].bits, TypeParam(all[i]).bits) << std::hexfloat << all[i];
   }
 }
 

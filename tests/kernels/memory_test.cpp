@@ -50,6 +50,25 @@ TYPED_TEST(MemoryOfEveryType, CopyOfEverySize) {
   }
 }
 
+// Large ones go by vectors from the first aligned place on, wherever the two arrays lie within a line and within a page.
+TEST(Copy, OfManyBytesBetweenAnyTwoPlaces) {
+  std::vector<unsigned char> from(9000), to;
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<unsigned char>(i * 7 + i / 256);
+  for (const std::size_t bytes : {2047, 2048, 2049, 2175, 4096, 5000}) {
+    for (const std::size_t source : {0, 1, 31, 64}) {
+      for (std::size_t target = 0; target <= 66; ++target) {
+        to.assign(9000, 0xa5);
+        cpu().from_host(from.data() + source, to.data() + target, static_cast<std::int64_t>(bytes));
+        for (std::size_t i = 0; i < to.size(); ++i) {
+          const bool inside = i >= target && i < target + bytes;
+          ASSERT_EQ(to[i], inside ? from[source + i - target] : 0xa5)
+              << bytes << " " << source << " " << target << " " << i;
+        }
+      }
+    }
+  }
+}
+
 TYPED_TEST(MemoryOfEveryType, TransposedCopyOfEverySize) {
   for (std::int64_t n : {1, 3, 4, 31, 33, 257}) {
     const auto x = random_array<TypeParam>(Shape{n, 65}, 3, Layout::column_major);
@@ -117,6 +136,21 @@ TEST(Convert, OutOfRangeBecomesTheNearestInteger) {
   EXPECT_EQ((converted<double, std::uint8_t>(300.0)), 255);
   EXPECT_EQ((converted<double, std::uint8_t>(-7.0)), 0);
   EXPECT_EQ((converted<float, float>(1e30f)), 1e30f);
+}
+
+// A run in which one number is out of range goes another way than one without.
+TEST(Convert, ARunWithOneNumberOutOfRangeIsConvertedAsItsNumbersAre) {
+  for (std::int64_t n : kSizes) {
+    for (const double odd : {0.5, 1e30, -1e30, std::numeric_limits<double>::quiet_NaN()}) {
+      TestArray<double> x(Shape{n});
+      TestArray<std::int64_t> y(Shape{n});
+      for (std::int64_t i = 0; i < n; ++i) x.set(i, static_cast<double>(i) * 1.75 - 3);
+      if (n > 0) x.set(n / 2, odd);
+      cpu().copy(x, y);
+      for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(y[i], (converted<double, std::int64_t>(x[i]))) << n << " " << i;
+      EXPECT_TRUE(y.margins_intact()) << n;
+    }
+  }
 }
 
 TEST(Convert, NanBecomesZeroAsIntegerAndTrueAsBool) {
