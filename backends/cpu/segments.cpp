@@ -4,8 +4,8 @@
 // 32 rows, such sums pairwise, counted from the segment's first row. A long segment is cut where that tree has inner nodes,
 // so that several threads give the same bits as one.
 
-#include "reel/backends/cpu/move_run.h"
 #include "reel/backends/cpu/segments.h"
+#include "reel/backends/cpu/move_run.h"
 
 #include <type_traits>
 
