@@ -17,9 +17,8 @@ namespace reel::cpu::REEL_CPU_ISA {
 namespace {
 
 constexpr int64_t kBuffer = 256;  // elements converted at a time
-constexpr int64_t kScatteredRow =
-    128;  // bytes, up to which no processor guesses where the rows to come are: they are asked for
-constexpr int64_t kRowsAhead = 8;
+// Where rows of up to so many bytes lie that are to come, no processor guesses: they are asked for.
+constexpr int64_t kScatteredRow = 128, kRowsAhead = 8;
 constexpr int64_t kStreamedRow = 512;  // bytes, from which on rows are written past the caches
 
 /// The axis other than the inner one along which x is contiguous, at least 4 elements, where y is along the inner one; -1 if there
