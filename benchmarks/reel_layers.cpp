@@ -68,14 +68,27 @@ std::vector<Row> layer_rows() {
   r.of_table("tanh", [](const Tensor& x) { return tanh(x); });
   r.of_table("silu", [](const Tensor& x) { return silu(x); });
   r.of_table("softplus", [](const Tensor& x) { return softplus(x); });
+  r.of_table("cube", [](const Tensor& x) { return pow(x, 3); });
   r.of_table("norm", [](const Tensor& x) { return norm(x, 1); });
   r.of_table("variance", [](const Tensor& x) { return var(x, 1); });
   r.of_table("logsumexp", [](const Tensor& x) { return logsumexp(x, 1); });
   r.of_table("cumsum", [](const Tensor& x) { return cumsum(x, 1); });
   r.of_table("sort", [](const Tensor& x) { return sort(x, 1).values; });
+  r.of_table("topk", [](const Tensor& x) { return topk(x, 10, 1).values; });
+  r.of_table("roll", [](const Tensor& x) { return roll(x, 3, 1); });
+  r.of_table("gather", [at = reshape(labels(kTable[0] * kTable[1], kTable[1]), LayerRows::shape(kTable))](
+                           const Tensor& x) { return gather(x, 1, at); });
+  r.of_table("index_select_columns",
+             [at = labels(kTable[1], kTable[1])](const Tensor& x) { return index_select(x, 1, at); });
   r.of_table("index_select", [at = places()](const Tensor& x) { return index_select(x, 0, at); });
   r.of_table("embedding", [at = places()](const Tensor& x) { return embedding(x, at); });
   r.of_tables("concatenate", [](const Tensor& a, const Tensor& b) { return concatenate({a, b}, 1); });
+  r.add(
+      "matrix_vector",
+      [] {
+        return Tensors{tensor(1, LayerRows::shape(kTable)), tensor(2, {kTable[1]})};
+      },
+      [](const Tensors& xs) { return matmul(xs[0], xs[1]); });
   r.of_tables("mse_loss", [](const Tensor& x, const Tensor& target) { return mse_loss(x, target); });
   r.of_tables("cosine_similarity", [](const Tensor& a, const Tensor& b) { return cosine_similarity(a, b, 1); });
   r.add(
@@ -94,6 +107,7 @@ std::vector<Row> layer_rows() {
   r.of_images("max_pool", [](const Tensor& x) { return max_pool2d(x, {.kernel = 3, .stride = 2, .padding = 1}); });
   r.of_images("avg_pool", [](const Tensor& x) { return avg_pool2d(x); });
   r.of_images("pad", [](const Tensor& x) { return pad(x, {{2, 1, 1}, {3, 1, 1}}); });
+  r.of_images("pad_reflect", [](const Tensor& x) { return pad(x, {{2, 1, 1}, {3, 1, 1}}, PaddingMode::reflect); });
   r.of_images("channels_last", [](const Tensor& x) { return contiguous(permute(x, {0, 2, 3, 1})); });
   r.of_weight("conv_stride_2", {2 * c, c, 3, 3},
               [](const Tensor& x, const Tensor& weight) { return conv2d(x, weight, {}, {.stride = 2, .padding = 1}); });

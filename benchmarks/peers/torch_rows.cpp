@@ -264,14 +264,28 @@ void add_layers(std::vector<Row>& rows) {
   of_table("tanh", [](const Tensor& x) { return x.tanh(); });
   of_table("silu", [](const Tensor& x) { return torch::silu(x); });
   of_table("softplus", [](const Tensor& x) { return torch::softplus(x); });
+  of_table("cube", [](const Tensor& x) { return x.pow(3); });
   of_table("norm", [](const Tensor& x) { return torch::linalg_vector_norm(x, 2, {1}); });
   of_table("variance", [](const Tensor& x) { return x.var(1, true); });
   of_table("logsumexp", [](const Tensor& x) { return x.logsumexp(1); });
   of_table("cumsum", [](const Tensor& x) { return x.cumsum(1); });
   of_table("sort", [](const Tensor& x) { return std::get<0>(x.sort(1)); });
+  of_table("topk", [](const Tensor& x) { return std::get<0>(x.topk(10, 1)); });
+  of_table("roll", [](const Tensor& x) { return x.roll(3, 1); });
+  of_table("gather", [at = labels(kTable[0] * kTable[1], kTable[1]).reshape({kTable[0], kTable[1]})](const Tensor& x) {
+    return x.gather(1, at);
+  });
+  of_table("index_select_columns",
+           [at = labels(kTable[1], kTable[1])](const Tensor& x) { return x.index_select(1, at); });
   of_table("index_select", [at = places()](const Tensor& x) { return x.index_select(0, at); });
   of_table("embedding", [at = places()](const Tensor& x) { return torch::embedding(x, at); });
   of_tables("concatenate", [](const Tensor& a, const Tensor& b) { return torch::cat({a, b}, 1); });
+  add(
+      "matrix_vector",
+      [] {
+        return Tensors{tensor(1, kTable), tensor(2, {kTable[1]})};
+      },
+      [](const Tensors& xs) { return torch::mv(xs[0], xs[1]); });
   of_tables("mse_loss", [](const Tensor& x, const Tensor& target) { return torch::mse_loss(x, target); });
   of_tables("cosine_similarity", [](const Tensor& a, const Tensor& b) { return torch::cosine_similarity(a, b, 1); });
   add(
@@ -290,6 +304,7 @@ void add_layers(std::vector<Row>& rows) {
   of_images("max_pool", [](const Tensor& x) { return torch::max_pool2d(x, 3, 2, 1); });
   of_images("avg_pool", [](const Tensor& x) { return torch::avg_pool2d(x, 2); });
   of_images("pad", [](const Tensor& x) { return torch::constant_pad_nd(x, {1, 1, 1, 1}); });
+  of_images("pad_reflect", [](const Tensor& x) { return torch::reflection_pad2d(x, {1, 1, 1, 1}); });
   of_images("channels_last", [](const Tensor& x) { return x.permute({0, 2, 3, 1}).contiguous(); });
   of_weight("conv_stride_2", {2 * c, c, 3, 3},
             [](const Tensor& x, const Tensor& weight) { return torch::conv2d(x, weight, {}, 2, 1); });
