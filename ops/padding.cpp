@@ -171,24 +171,18 @@ Ragged pad_ragged(Ragged x, Widths widths, PaddingMode mode, Scalar value, Sourc
 }  // namespace
 
 Tensor pad(const Tensor& x, Widths widths, Scalar value, SourceLocation where) {
-  check::defined("pad", "x", x, where);
-  Shape shape = x.shape(), begin = x.shape();
-  for (int i = 0; i < x.rank(); ++i) begin[i] = 0;
+  Borders borders{.mode = PaddingMode::zero};
   for_each_axis(x, widths, where, [&](int axis, std::int64_t before, std::int64_t after) {
-    begin[axis] = before;
-    shape[axis] += before + after;
+    borders.before[axis] = before;
+    borders.after[axis] = after;
   });
-  const auto inner = [begin, size = x.shape()](Tensor whole) {
-    for (int i = 0; i < size.rank(); ++i)
-      if (whole.shape()[i] != size[i]) whole = narrow(whole, i, begin[i], size[i]);
-    return whole;
-  };
   detail::check_fits("pad", value, x.dtype(), where);
-  Tensor y = full(shape, value, {.dtype = x.dtype(), .device = x.device()});
-  untaped([&] { backend(x.device()).copy(x.array(), inner(y).array()); });
+  Tensor y = full(borders.around(x.shape()), value, {.dtype = x.dtype(), .device = x.device()});
+  untaped([&] { backend(x.device()).copy(x.array(), borders.inside(y, x.shape()).array()); });
   if (taping() && is_floating(x.dtype())) {
     const detail::GivenNumbers given(&value, 1);
-    record_op("pad", where, {&x}, y, {}, [inner](Gradients& g) { g.add(0, inner(g.dy())); });
+    record_op("pad", where, {&x}, y, {},
+              [borders, shape = x.shape()](Gradients& g) { g.add(0, borders.inside(g.dy(), shape)); });
   }
   return y;
 }
