@@ -1,8 +1,9 @@
 #pragma once
 
+#include "reel/backends/cpu/rejection.h"
 #include "reel/core/ops.h"
 
-/// Everything in backends/cpu/ but cpu.cpp is compiled once per instruction set, into a namespace of that set
+/// Everything in backends/cpu/ but cpu.cpp and rejection.cpp is compiled once per instruction set, into a namespace of that set
 /// (REEL_CPU_ISA = v2, v3 or v4). No Eigen here and no std templates with linkage: the linker would mix the sets.
 namespace reel::cpu::REEL_CPU_ISA {
 
@@ -135,8 +136,12 @@ class CpuOps final : public Ops {
                const WeightAverage* ema) override;
   void ema(const Array& w, double decay, const Array& average) override;
   void sums_of_squares(const FlatRange* ranges, std::int64_t count, const Array& x, double* sums) override;
-  void random_gamma(const Array& alpha, const PhiloxState& state, const Array& y) override;
-  void random_poisson(const Array& rate, const PhiloxState& state, const Array& y) override;
+  void random_gamma(const Array& alpha, const PhiloxState& state, const Array& y) override {
+    cpu::random_gamma(alpha, state, y);
+  }
+  void random_poisson(const Array& rate, const PhiloxState& state, const Array& y) override {
+    cpu::random_poisson(rate, state, y);
+  }
 };
 
 /// The one CpuOps of this instruction set; never destroyed.

@@ -1,23 +1,24 @@
 // Gamma and Poisson numbers. Each element draws from its own blocks until it accepts, so that it depends on its parameter and
 // its place alone. Everything is f64.
 
-#include "reel/backends/cpu/cpu_ops.h"
-#include "reel/backends/cpu/kernel.h"
 #include "reel/core/scalar/rejection.h"
 
-namespace reel::cpu::REEL_CPU_ISA {
+#include "reel/backends/cpu/rejection.h"
+#include "reel/core/parallel.h"
+
+namespace reel::cpu {
 
 namespace {
 
 /// An element takes 40 to 70 ns. Of two chunks two threads take 0.6 to 0.7 of one's time (benchmark_grains).
-constexpr int64_t kChunk = kGrain / 256;
+constexpr std::int64_t kChunk = 128;
 
 template <class Draw>
 void draw_each(const Array& parameter, const PhiloxState& state, const Array& y, Draw draw) {
   const double* from = parameter.as<double>();
   double* to = y.as<double>();
-  parallel_for(y.size, kChunk, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
+  parallel_for(y.size, kChunk, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
       to[i] = draw(from[i], scalar::RejectionBlocks{
                                 state.seed, state.stream,
                                 state.counter + static_cast<std::uint64_t>(i) * scalar::RejectionBlocks::kCount});
@@ -26,12 +27,12 @@ void draw_each(const Array& parameter, const PhiloxState& state, const Array& y,
 
 }  // namespace
 
-void CpuOps::random_gamma(const Array& alpha, const PhiloxState& state, const Array& y) {
+void random_gamma(const Array& alpha, const PhiloxState& state, const Array& y) {
   draw_each(alpha, state, y, [](double a, scalar::RejectionBlocks blocks) { return scalar::random_gamma(a, blocks); });
 }
 
-void CpuOps::random_poisson(const Array& rate, const PhiloxState& state, const Array& y) {
+void random_poisson(const Array& rate, const PhiloxState& state, const Array& y) {
   draw_each(rate, state, y, [](double r, scalar::RejectionBlocks blocks) { return scalar::random_poisson(r, blocks); });
 }
 
-}  // namespace reel::cpu::REEL_CPU_ISA
+}  // namespace reel::cpu
