@@ -66,7 +66,7 @@ Tensor scattered(const Tensor& x, int axis, const Tensor& at, const Tensor& src,
 
 Tensor added_back(const Tensor& dy, int axis, const Tensor& at, const Shape& shape);
 
-// Elements by one index [n] for all lines along an axis behind which are no elements.
+// Elements by one index [n] for all lines along an axis behind which are only axes of size 1.
 Tensor selected(const Tensor& x, int axis, const Tensor& at, SourceLocation where) {
   Shape shape = x.shape();
   shape[axis] = at.size();

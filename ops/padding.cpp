@@ -9,6 +9,7 @@
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/index.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/rows.h"
 #include "reel/ops/views.h"
@@ -60,6 +61,19 @@ std::int64_t* write_sources(std::int64_t* to, std::int64_t n, const PadAxis& wid
   return to;
 }
 
+// So many mirror images take longer, a copy each, than an index for each element.
+constexpr std::int64_t kManyImages = 8;
+
+// Elements begin, begin + step, ... along an axis; not recorded, and no Trace tells of it.
+Tensor part(const Tensor& x, int axis, std::int64_t begin, std::int64_t count, std::int64_t step = 1) {
+  Shape shape = x.shape();
+  shape[axis] = count;
+  std::int64_t strides[kMaxRank];
+  for (int k = 0; k < x.rank(); ++k) strides[k] = x.stride(k);
+  strides[axis] *= step;
+  return detail::view(x, begin * x.stride(axis), shape, strides);
+}
+
 // How many elements each axis gets before and behind its own, and which.
 struct Borders {
   std::int64_t before[kMaxRank] = {}, after[kMaxRank] = {};
@@ -72,26 +86,22 @@ struct Borders {
   // What of y is x [x_shape...] and, along axes up to `last`, its borders.
   Tensor inside(Tensor y, const Shape& x_shape, int last = -1) const {
     for (int i = last + 1; i < x_shape.rank(); ++i)
-      if (y.shape()[i] != x_shape[i]) y = narrow(y, i, before[i], x_shape[i]);
+      if (y.shape()[i] != x_shape[i])
+        y = is_recording() ? narrow(y, i, before[i], x_shape[i]) : part(y, i, before[i], x_shape[i]);
     return y;
   }
 
   // For each border of axis `axis` of y, whose own part has n elements, or part of a border whose sources follow one another:
-  // f(the sources, the border), views of one shape.
+  // f(the sources, the border, step), views of one shape; step is from one source to the next, 0 for one again and again.
   template <class F>
   void for_each(const Tensor& y, int axis, std::int64_t n, F&& f) const {
+    if (y.size() == 0) return;
     const std::int64_t ends[2][2] = {{-before[axis], 0}, {n, n + after[axis]}};
     for (const auto& [begin, end] : ends) {
       for (std::int64_t i = begin, count; i < end; i += count) {
         const std::int64_t from = source(i, n, mode), step = i + 1 < end ? source(i + 1, n, mode) - from : 1;
         for (count = 1; i + count < end && source(i + count, n, mode) == from + count * step;) ++count;
-        Shape shape = y.shape();
-        shape[axis] = count;
-        std::int64_t strides[kMaxRank];
-        for (int k = 0; k < y.rank(); ++k) strides[k] = y.stride(k);
-        strides[axis] *= step;
-        f(detail::view(y, (before[axis] + from) * y.stride(axis), shape, strides),
-          narrow(y, axis, before[axis] + i, count), step);
+        f(part(y, axis, before[axis] + from, count, step), part(y, axis, before[axis] + i, count), step);
       }
     }
   }
@@ -123,9 +133,8 @@ Tensor folded(const Tensor& dy, const Shape& x_shape, const Borders& borders) {
     for (int i = x_shape.rank() - 1; i >= 0; --i) {
       borders.for_each(borders.inside(sums, x_shape, i), i, x_shape[i],
                        [&](const Tensor& from, const Tensor& border, std::int64_t step) {
-                         const bool one = step == 0;  // an element, again and again
-                         const Tensor to = one ? narrow(from, i, 0, 1) : from;
-                         const Tensor sum = to + (one ? reel::sum(border, i, Keep::yes) : border);
+                         const Tensor to = step == 0 ? part(from, i, 0, 1) : from;
+                         const Tensor sum = to + (step == 0 ? reel::sum(border, i, Keep::yes) : border);
                          backend(dy.device()).copy(sum.array(), to.array());
                        });
     }
@@ -190,14 +199,22 @@ Tensor pad(const Tensor& x, Widths widths, Scalar value, SourceLocation where) {
 Tensor pad(const Tensor& x, Widths widths, PaddingMode mode, SourceLocation where) {
   if (mode == PaddingMode::zero) return pad(x, widths, 0, where);
   Borders borders{.mode = mode};
+  Tensor y = x;
   for_each_axis(x, widths, where, [&](int axis, std::int64_t before, std::int64_t after) {
-    if (x.shape()[axis] == 0 && before + after > 0)
+    const std::int64_t n = x.shape()[axis];
+    if (n == 0 && before + after > 0)
       throw ShapeError(
           "pad: axis " + std::to_string(axis) + " must have an element to repeat, got shape " + x.shape().str(), where);
-    borders.before[axis] = before;
-    borders.after[axis] = after;
+    if (mode != PaddingMode::replicate && x.size() > 0 && n > 1 && (before + after) / n >= kManyImages) {
+      const Tensor index = empty({before + n + after}, {.dtype = i64});
+      write_sources(index.array().as<std::int64_t>(), n, {axis, before, after}, mode, 0, 0);
+      y = index_select(y, axis, detail::transferred(index, x.device()), where);
+    } else {
+      borders.before[axis] = before;
+      borders.after[axis] = after;
+    }
   });
-  return padded(x, borders, where);
+  return y.is(x) || borders.around(y.shape()) != y.shape() ? padded(y, borders, where) : y;
 }
 
 Ragged pad(const Ragged& x, Widths widths, Scalar value, SourceLocation where) {

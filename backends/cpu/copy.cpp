@@ -5,8 +5,8 @@
 #include "reel/backends/cpu/transpose.h"
 
 // Copies, by the layout of the two arrays once axes are sorted by y's strides and joined:
-//   no gaps         one memcpy per task
-//   rows            the inner axis is contiguous in both: a memcpy per row
+//   no gaps         copy_bytes (move_run.h) once per task
+//   rows            the inner axis is contiguous in both: once per row
 //   transposition   y is contiguous along one axis and x along another: tiles in registers, both sides in whole lines
 //   general         element by element
 // and conversions, row by row through buffers that make both sides contiguous. From bf16 and f16 these go by way of f32, which

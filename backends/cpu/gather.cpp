@@ -27,9 +27,10 @@ void gather_of(const Bits* x, const Index* index, Bits* y, const Lines& lines) {
   const int64_t run = inner > 1 ? inner : lines.n, runs = inner > 1 ? lines.n : 1;
   const int64_t size = lines.outer * lines.n * inner, step = lines.m * inner;
   parallel_for(size, even_chunk(size), [=](int64_t begin, int64_t end) {
+    int64_t first = begin % run, r = begin / run % runs, outer = begin / run / runs;
     while (begin < end) {
-      const int64_t first = begin % run, count = min(run - first, end - begin);
-      const Bits* const from = x + begin / run / runs * step + first * along;
+      const int64_t count = min(run - first, end - begin);
+      const Bits* const from = x + outer * step + first * along;
       const Index* const places = index + (lines.shared ? first : begin);
       Bits* const to = y + begin;
       if (inner == 1) {
@@ -38,6 +39,11 @@ void gather_of(const Bits* x, const Index* index, Bits* y, const Lines& lines) {
         for (int64_t k = 0; k < count; ++k) to[k] = from[places[k] * inner + k];
       }
       begin += count;
+      first = 0;
+      if (++r == runs) {
+        r = 0;
+        ++outer;
+      }
     }
   });
 }

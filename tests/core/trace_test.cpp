@@ -17,6 +17,7 @@
 #include "reel/ops/create.h"
 #include "reel/ops/losses.h"
 #include "reel/ops/matmul.h"
+#include "reel/ops/padding.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/softmax.h"
 #include "reel/ops/unary.h"
@@ -61,6 +62,15 @@ TEST(Trace, NotesOpsWithoutATapeAndThoseWithoutAGradient) {
   EXPECT_FALSE(is_tracked(y));
   EXPECT_NE(names(trace).find("exp greater"), std::string::npos) << names(trace);
   EXPECT_NE(names(trace).find("argmax"), std::string::npos) << names(trace);
+}
+
+TEST(Trace, PaddingIsOneOpAndHasItsTime) {
+  const Tensor x = ones({500, 500});
+  Trace trace;
+  pad(x, {{0, 1, 1}, {1, 1, 1}}, PaddingMode::reflect);
+  pad(x, {{0, 1, 1}, {1, 1, 1}}, 0);
+  EXPECT_EQ(names(trace), "pad full pad");
+  for (const int i : {0, 2}) EXPECT_GT(trace.events()[static_cast<std::size_t>(i)].duration, 0) << i;
 }
 
 TEST(Trace, ChangesNoGradient) {

@@ -62,13 +62,14 @@ OpCase scatters(const std::string& variant, int axis, std::int64_t length) {
           .mixes_rows = axis == 0 ? "adds rows to others" : ""};
 }
 
-OpCase selects(const std::string& variant, int axis, std::function<Tensor(const Tensor&, const Tensor&)> op) {
+OpCase selects(const std::string& variant, int axis, std::int64_t count,
+               std::function<Tensor(const Tensor&, const Tensor&)> op) {
   return {.name = "index_select" + variant,
           .inputs =
-              [axis](Maker& make, Size size) {
+              [axis, count](Maker& make, Size size) {
                 const Extent n = extent_of(size);
                 const Shape shape{n.rows, 2, n.cols};
-                return Tensors{make.uniform(shape), make.index({shape[axis] > 0 ? 5 : 0}, shape[axis])};
+                return Tensors{make.uniform(shape), make.index({shape[axis] > 0 ? count : 0}, shape[axis])};
               },
           .call = [op](const Tensors& in) { return op(in[0], in[1]); },
           .reference =
@@ -147,7 +148,7 @@ std::vector<OpCase> index_cases() {
   const auto along = [](int axis) {
     return [axis](const Tensor& x, const Tensor& index) { return index_select(x, axis, index); };
   };
-  rows.push_back(selects("", 2, along(-1)));
+  rows.push_back(selects("", 2, 5, along(-1)));
   rows.back().bad = {{[] {
                         index_select(ones({2, 2}), 1, tensor({1, -3}, kInteger));
                       },
@@ -156,9 +157,10 @@ std::vector<OpCase> index_cases() {
                         index_select(ones({2, 2}), 1, zeros({1, 1}, kInteger));
                       },
                       {"index_select", "index must have shape [n], got [1, 1]"}}};
-  rows.push_back(selects("/middle", 1, along(1)));
-  rows.push_back(selects("/rows", 0, along(0)));
-  rows.push_back(selects("/ragged", 2, [](const Tensor& x, const Tensor& index) {
+  rows.push_back(selects("/middle", 1, 5, along(1)));
+  rows.push_back(selects("/rows", 0, 5, along(0)));
+  rows.push_back(selects("/often", 2, 40, along(-1)));
+  rows.push_back(selects("/ragged", 2, 5, [](const Tensor& x, const Tensor& index) {
     return index_select(in_sequences(x), 2, index).values();
   }));
   const auto select = [](const Tensor& x, const Tensor& mask) { return masked_select(x, mask); };

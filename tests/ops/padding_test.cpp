@@ -7,6 +7,7 @@
 
 #include "reel/core/tape.h"
 #include "reel/ops/create.h"
+#include "reel/ops/views.h"
 
 namespace reel::test {
 namespace {
@@ -56,6 +57,41 @@ TEST(Pad, AddsUpTheGradientsOfWhatItRepeats) {
   const Tensor y = pad(x, {{0, 3, 1}}, PaddingMode::symmetric);  // 3 2 1 1 2 3 3
   EXPECT_THAT(tape.gradient(y, tensor({1, 2, 4, 8, 16, 32, 64}, {.dtype = f64}), {x})[0].to_vector<double>(),
               ElementsAre(12, 18, 97));
+}
+
+// By walking to and fro, however wide the border is.
+TEST(Pad, BordersOfFewImagesAndOfMany) {
+  for (const int n : {1, 2, 3, 5}) {
+    for (const int border : {1, 2 * n, 5 * n, 9 * n, 30 * n + 1}) {
+      const Tensor x = arange(2 * n, {.dtype = f64});
+      for (const PaddingMode mode : {PaddingMode::reflect, PaddingMode::symmetric, PaddingMode::replicate}) {
+        std::vector<std::int64_t> along;  // where each element of a padded row comes from
+        for (std::int64_t i = -border; i < n + border + 1; ++i) {
+          std::int64_t at = i;
+          while (at < 0 || at >= n) {
+            if (mode == PaddingMode::replicate || n == 1) at = at < 0 ? 0 : n - 1;
+            else if (mode == PaddingMode::reflect) at = at < 0 ? -at : 2 * (n - 1) - at;
+            else at = at < 0 ? -1 - at : 2 * n - 1 - at;
+          }
+          along.push_back(at);
+        }
+        Tape tape;
+        tape.watch(x);
+        const Tensor y = pad(reshape(x, {2, n}), {{1, border, border + 1}, {0, 1, 0}}, mode);
+        const std::vector<double> got = y.to_vector<double>();
+        std::vector<double> times(static_cast<std::size_t>(2 * n));
+        ASSERT_EQ(y.shape(), (Shape{3, static_cast<std::int64_t>(along.size())}));
+        const std::int64_t above = mode == PaddingMode::reflect ? 1 : 0;
+        for (std::size_t k = 0; k < got.size(); ++k) {
+          const std::size_t row = k / along.size(), column = k % along.size();
+          const std::int64_t from = (row == 0 ? above : static_cast<std::int64_t>(row) - 1) * n + along[column];
+          ASSERT_EQ(got[k], static_cast<double>(from)) << n << ' ' << border << ' ' << k;
+          times[static_cast<std::size_t>(from)] += 1;
+        }
+        EXPECT_EQ(tape.gradient(y, ones_like(y), {x})[0].to_vector<double>(), times) << n << ' ' << border;
+      }
+    }
+  }
 }
 
 TEST(RaggedPad, PadsEachSequenceByItself) {
