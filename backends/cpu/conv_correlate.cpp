@@ -102,11 +102,37 @@ REEL_INLINE int64_t tap_parts(const Correlation<T>& c, int64_t positions) {
   return max<int64_t>(1, ceil_div(c.in * rows * (row_bytes + last.kernel * tap_bytes), kPartBytes));
 }
 
+/// Input channels [first, first + count), those of a block that are packed together.
+struct Channels {
+  int64_t first, count;
+};
+
+/// The layout of blocks with all channels; or, where rows of one output share what they read, with so few that blocks have enough
+/// rows not to be mostly their borders: the sums wait in y, and tiles of rows lose little by that.
+template <class T>
+BlockLayout layout_of(const Correlation<T>& c, int64_t cost, int64_t& together) {
+  constexpr int64_t kRows = 16, kFew = 8;
+  const auto of = [&](int64_t channels) {
+    return block_layout(c.axis, channels, cost, Vec<T>::width, kConvBlockBytes / sizeof(T));
+  };
+  const auto share = [&](const BlockLayout& layout) {
+    return rows_share(c.axis, layout, c.out) && !RunPlan<T>(layout, c.y_step[2] != 1).joined;
+  };
+  BlockLayout layout = of(c.in), fewer = layout;
+  for (together = c.in; share(fewer) && layout.axes[1].count < min(kRows, c.axis[1].output) && together > kFew;) {
+    fewer = of(ceil_div(together, 2));
+    if (!share(fewer)) break;
+    layout = fewer;
+    together = ceil_div(together, 2);
+  }
+  return layout;
+}
+
 /// The outputs of one block of one image and group, from its packed input.
 template <class T>
 void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const BlockOrigin& origin,
-                     const RunPlan<T>& plan, int64_t group, const T* packed, const T* weight, int64_t row_tiles,
-                     const int64_t* offset, int64_t taps, T* y, T* buffer) {
+                     const RunPlan<T>& plan, int64_t group, Channels in, const T* packed, const T* weight,
+                     int64_t row_tiles, const int64_t* offset, int64_t taps, T* y, T* buffer) {
   const int64_t planes = origin.count(layout, c.axis[0], 0);
   const int64_t rows = origin.count(layout, c.axis[1], 1), columns = origin.count(layout, c.axis[2], 2);
   const int64_t parts = tap_parts(c, rows * columns);
@@ -139,10 +165,13 @@ void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const B
           spread_run(buffer + r * a.y_row, layout.pitch, rows, columns, to + r * c.y_channel, c.y_step[1], c.y_step[2]);
         }
       } else if (rows_share(c.axis, layout, c.out)) {
+        alignas(kVectorBytes) T start[Vec<T>::width];
+        Vec<T>::broadcast(a.bias != nullptr ? *a.bias : T(0)).store(start);
         const int64_t first = layout.tap(c.axis, 0, 0, 0), x_column = layout.tap(c.axis, 0, 0, 1) - first;
-        correlate_shared_rows<T>(c.axis[1].dilation, rows, columns,
-                                 {weight + begin * taps, x + first, c.in, layout.channel, layout.pitch, x_column,
-                                  a.bias, c.relu, to, c.y_step[1]});
+        correlate_shared_rows<T>(
+            c.axis[1].dilation, rows, columns,
+            {weight + begin * taps + 9 * in.first, x + first, in.count, layout.channel, layout.pitch, x_column, start,
+             in.first > 0, c.relu && in.first + in.count == c.in, to, c.y_step[1]});
       } else {
         a.x = x;
         a.y = to;
@@ -162,7 +191,8 @@ void correlate(const Correlation<T>& c) {
   const int64_t taps = c.in * c.axis[0].kernel * c.axis[1].kernel * c.axis[2].kernel;
   const int64_t plane = c.axis[0].input * c.axis[1].input * c.axis[2].input;
   const int64_t cost = taps * c.out + 8 * c.in + c.out;
-  const BlockLayout layout = block_layout(c.axis, c.in, cost, Vec<T>::width, kConvBlockBytes / sizeof(T));
+  int64_t together;  // input channels that are packed at once
+  const BlockLayout layout = layout_of(c, cost, together);
   const int64_t row_tiles = row_tile_count(c.out);
 
   const Scratch weight_scratch(static_cast<std::size_t>(c.groups * c.out * taps) * sizeof(T));
@@ -173,7 +203,7 @@ void correlate(const Correlation<T>& c) {
   for (int64_t t = 0; t < taps; ++t) offset[t] *= static_cast<int64_t>(sizeof(T));
 
   const RunPlan<T> plan(layout, c.y_step[2] != 1);
-  const int64_t packed_elements = ceil_div(packed_size<T>(layout, c.in), 16) * 16;
+  const int64_t packed_elements = ceil_div(packed_size<T>(layout, together), 16) * 16;
   const int64_t run = plan.padded_length(layout.axes[1].count, layout.axes[2].count);
   const int64_t buffer_elements = plan.joined ? kTileRows * run + Vec<T>::width : 0;  // spread_run reads whole vectors
   const int64_t block_cost = layout.axes[0].count * layout.axes[1].count * layout.axes[2].count * cost;
@@ -182,17 +212,23 @@ void correlate(const Correlation<T>& c) {
   const auto work = [&](int64_t begin, int64_t end) __attribute__((noinline)) {
     const Scratch scratch(static_cast<std::size_t>(packed_elements + buffer_elements) * sizeof(T));
     T* packed = scratch.as<T>();
-    const bool zeroed = padding_stays(layout, c.mode) && end - begin > 1;
+    const bool zeroed = padding_stays(layout, c.mode) && (end - begin > 1 || together < c.in);
     if (zeroed) fill_zero(packed, 0, packed_elements);
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t image = unit / blocks / c.groups, group = unit / blocks % c.groups;
       const BlockOrigin origin(layout, unit % blocks);
-      const int64_t start = group * c.in * plane;
       const T* mask = c.mask.from(image).data;
-      pack_block(c.axis, layout, origin, c.mode, c.x.from(image).data + start, mask ? mask + start : mask, plane, c.in,
-                 zeroed, packed);
-      correlate_block(c, layout, origin, plan, group, packed, weight_scratch.as<T>() + group * c.out * taps, row_tiles,
-                      offset, taps, c.y.from(image).data + group * c.out * c.y_channel, packed + packed_elements);
+      Channels in{0, 0};
+      do {  // of no channels too
+        in.count = min(together, c.in - in.first);
+        const int64_t start = (group * c.in + in.first) * plane;
+        pack_block(c.axis, layout, origin, c.mode, c.x.from(image).data + start, mask ? mask + start : mask, plane,
+                   in.count, zeroed, packed);
+        correlate_block(c, layout, origin, plan, group, in, packed, weight_scratch.as<T>() + group * c.out * taps,
+                        row_tiles, offset, taps, c.y.from(image).data + group * c.out * c.y_channel,
+                        packed + packed_elements);
+        in.first += together;
+      } while (in.first < c.in);
     }
   };
   parallel_for(c.images * c.groups * blocks, max<int64_t>(1, kConvGrain / block_cost), work);

@@ -27,10 +27,11 @@ struct SharedRowsArguments {
   int64_t in;               // input channels
   int64_t x_channel;        // elements between them
   int64_t x_row, x_column;  // elements between taps, one dilation apart
-  const T* bias;            // [1] or null
-  bool relu;
+  const T* start;           // a vector from which sums start, unless they resume from what y has
+  bool resumes, relu;
   T* y;
   int64_t y_row;  // elements between output rows that are one dilation apart
+  int64_t start_row = 0, start_vector = 0;
 };
 
 /// The outputs at y, `last` lanes of the last vector.
@@ -38,11 +39,14 @@ template <class T, int rows, int vectors>
 REEL_INLINE void shared_rows_tile(const SharedRowsArguments<T>& a, const T* tile_x, T* y, int64_t last) {
   using V = Vec<T>;
   V sum[rows][vectors];
-  const V start = a.bias != nullptr ? V::broadcast(*a.bias) : V::zero();
+  const T* start = a.resumes ? y : a.start;
 #pragma GCC unroll 16
-  for (int r = 0; r < rows; ++r) {
+  for (int r = 0; r < rows; ++r, start += a.start_row) {
 #pragma GCC unroll 16
-    for (int v = 0; v < vectors; ++v) sum[r][v] = start;
+    for (int v = 0; v < vectors; ++v) {
+      const T* from = start + v * a.start_vector;
+      sum[r][v] = v + 1 < vectors ? V::load(from) : V::load(from, V::first(last));
+    }
   }
   for (int64_t i = 0; i < a.in; ++i) {
     const T *x = tile_x + i * a.x_channel, *weight = a.weight + 9 * i;
@@ -130,6 +134,10 @@ REEL_INLINE void correlate_shared_rows(int64_t dilation, int64_t rows, int64_t c
   const int64_t x_step = a.x_row, y_step = a.y_row;
   a.x_row *= dilation;
   a.y_row *= dilation;
+  if (a.resumes) {
+    a.start_row = a.y_row;
+    a.start_vector = Vec<T>::width;
+  }
   for (int64_t first = 0; first < min(dilation, rows); ++first) {
     const int64_t members = ceil_div(rows - first, dilation), groups = ceil_div(members, kSharedRows<T>);
     for (int64_t g = 0; g < groups; ++g) {

@@ -98,6 +98,9 @@ TYPED_TEST(Convolution, IsItsDefinitionWhereOneImageIsManyBlocks) {
       {1, 2, 2, 1, {9, 17, 65}, {3, 3, 3}, {1, 1, 1}, {2, 1, 1}, {2, 1, 1}, PaddingMode::symmetric},
       {1, 64, 3, 1, {3, 1500}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, PaddingMode::zero},
       {1, 3, 17, 1, {80, 80}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, PaddingMode::zero},
+      {1, 45, 1, 1, {35, 260}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, PaddingMode::zero},
+      {2, 72, 2, 2, {19, 300}, {3, 3}, {1, 1}, {2, 1}, {2, 1}, PaddingMode::replicate},
+      {3, 90, 1, 1, {16, 254}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, PaddingMode::zero},
   };
   for (const Sizes& problem : problems) {
     for (const bool relu : {false, true}) {
@@ -117,6 +120,9 @@ TYPED_TEST(Convolution, OfManyTapsIsOneChain) {
       {1, 20, 3, 1, {30, 91}, {5, 7}, {1, 1}, {2, 3}, {0, 0}, PaddingMode::zero},
       {1, 100, 4, 1, {40, 40}, {3, 3}, {2, 2}, {1, 1}, {0, 0}, PaddingMode::zero},
       {1, 30, 4, 1, {5, 14, 25}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, PaddingMode::zero},
+      {2, 45, 1, 1, {23, 261}, {3, 3}, {1, 1}, {1, 1}, {0, 0}, PaddingMode::zero},  // some channels at a time
+      {1, 1300, 1, 1, {40, 9}, {3, 3}, {1, 1}, {1, 1}, {0, 0}, PaddingMode::zero},
+      {1, 90, 2, 2, {24, 250}, {3, 3}, {1, 1}, {2, 3}, {0, 0}, PaddingMode::zero},
   };
   for (const Sizes& problem : problems) {
     for (const bool relu : {false, true}) check<T>(conv_of(problem), {true, relu});
@@ -163,6 +169,7 @@ TYPED_TEST(Convolution, OfManyOutputsHasItsInputGradient) {
       {1, 5, 200, 1, {40, 45}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, PaddingMode::zero},
       {2, 4, 140, 2, {20, 31}, {3, 3}, {1, 1}, {1, 2}, {2, 2}, PaddingMode::zero},
       {1, 3, 90, 1, {21, 33}, {3, 3}, {1, 1}, {1, 1}, {2, 2}, PaddingMode::symmetric},
+      {1, 1, 50, 1, {22, 270}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, PaddingMode::zero},
   };
   for (const Sizes& problem : problems) {
     for (const bool relu : {false, true}) check<TypeParam>(conv_of(problem), {true, relu});
@@ -292,6 +299,7 @@ std::vector<Conv> assorted_problems(int64_t batch) {
           conv_of(square(batch, 1, 16, 32, 3, 1)),
           conv_of(square(batch, 16, 16, 33, 3, 4, 1, 4, PaddingMode::symmetric)),
           conv_of(square(batch, 17, 33, 8, 3, 1)),
+          conv_of({batch, 50, 1, 1, {18, 260}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, PaddingMode::zero}),
           conv_of(square(batch, 8, 8, 70, 5, 2, 2)),
           conv_of({batch, 6, 6, 6, {31, 31}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, PaddingMode::zero}),
           conv_of({batch, 70, 72, 1, {9, 41}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, PaddingMode::zero}),
