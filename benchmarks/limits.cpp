@@ -20,9 +20,9 @@ using bench::Row;
 using bench::Work;
 
 // Floats of one array: far beyond all caches; 40 MB, which many last caches have; the 13 MB of the rows of sequences, two of which
-// are more than many last caches give one program; within the last cache and beyond the second; within the second; 40 KB, more
-// than many first caches have.
-constexpr std::int64_t kMemory = std::int64_t{64} << 20, k40MB = 10'000'000, k13MB = 64 * 51'075,
+// are more than many last caches give one program; 4 MB, which some second caches have together; within the last cache and beyond
+// the second; within the second; 40 KB, more than many first caches have.
+constexpr std::int64_t kMemory = std::int64_t{64} << 20, k40MB = 10'000'000, k13MB = 64 * 51'075, k4MB = 1'000'000,
                        kCached = std::int64_t{2} << 20, kSecond = std::int64_t{1} << 17, k40KB = 10'000;
 
 #ifdef __AVX512F__
@@ -321,6 +321,7 @@ int main(int argc, char** argv) {
 #ifdef __AVX__
       {"limit_13mb_stream_copy", 0, [] { return stream_copy_limit(k13MB); }},
 #endif
+      {"limit_4mb_read", 0, [] { return read_limit(k4MB); }},
       {"limit_cached_read", 0, [] { return read_limit(kCached); }},
       {"limit_cached_write", 0, [] { return write_limit(kCached); }},
       {"limit_cached_copy", 0, [] { return copy_limit(kCached); }},

@@ -50,6 +50,18 @@ class Bars(unittest.TestCase):
     def test_a_bar_met_exactly_is_met(self):
         self.assertEqual(judged({"bars": {"torch": 2}}, result([1], torch=[2]))[1], [])
 
+    def test_a_bar_is_held_to_the_peers_faster_layout(self):
+        for other, measured in ((1.5, "1.50x **missed**"), (2.5, "2.20x met")):
+            outcome = result([1, 1, 1], torch=[2.2, 2.2, 2.2], **{"torch channels last": [other] * 3})
+            lines, failures = judged({"bars": {"torch": 2}}, outcome)
+            self.assertIn(measured, lines)
+            self.assertEqual(failures, [] if other > 2 else ["row: >= 2x torch channels last, measured 1.50x"])
+
+    def test_verdicts_are_counted_and_misses_named(self):
+        lines, _ = judged({"bars": {"torch": 2, "absent": 1}, "at_most_ns": 2e9}, result([1], torch=[1.9]))
+        self.assertIn("Of 2 bars 1 are met, 0 are not but Reel is at the limit recorded for the row, and 1 are missed: `row`.", lines)
+        self.assertNotIn("bars", judged({}, result([1]))[0].split("###")[0])
+
     def test_a_missing_peer_is_named_and_fails_nothing(self):
         lines, failures = judged({"bars": {"torch": 2}}, result([1]))
         self.assertEqual(failures, [])
@@ -183,7 +195,7 @@ class Limits(unittest.TestCase):
 
     def test_a_bar_that_is_met_needs_no_excuse(self):
         outcome = result([1e-3], {"limit_write": [10e-3]}, torch=[6e-3])
-        self.assertNotIn("stopped by", judged(self.entry({"bytes": 50e6, "of": "limit_write"}), outcome, self.WORK)[0])
+        self.assertNotIn("of the limit", judged(self.entry({"bytes": 50e6, "of": "limit_write"}), outcome, self.WORK)[0])
 
     def test_an_excuse_names_what_is_measured(self):
         bars = json.loads((ROOT / "benchmarks/bars.json").read_text())

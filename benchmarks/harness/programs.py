@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from .judge import OTHER_LAYOUT
+
 BENCHMARKS = Path(__file__).resolve().parent.parent
 
 # Peers are measured at their best: without this glibc gives big blocks back to the system after every op.
@@ -116,7 +118,7 @@ class Way:
 
 
 # Variants of rows that are a peer of their own: another layout of its users' tensors, not another way to compute with the same.
-APART = {"channels_last": "torch channels last"}
+APART = {"channels_last": OTHER_LAYOUT["torch"]}
 
 
 class Side:

@@ -13,7 +13,7 @@ def table(header, rows):
 
 def bars_tables(bars, judge, peers):
     """Markdown, and the bars that were missed and that no limit excuses."""
-    lines, failures, groups = [], [], {}
+    lines, failures, groups, found = [], [], {}, {"met": [], "at the limit": [], "**missed**": []}
     for entry in bars:
         for row in entry["rows"]:
             if row in judge.results:
@@ -33,15 +33,28 @@ def bars_tables(bars, judge, peers):
             missed = [f"{required}, measured {measured}" for required, measured, met in verdicts if met is False]
             if not (stopped and stopped[1]):
                 failures += [f"{row}: {miss}" + (f"; {stopped[0]}" if stopped else "") for miss in missed]
-            word = {True: "met", None: "absent", False: "at the limit" if stopped and stopped[1] else "**missed**"}
+            at_limit = bool(stopped and stopped[1])
+            word = {True: "met", None: "absent", False: "at the limit" if at_limit else "**missed**"}
+            for _, _, met in verdicts:
+                found.setdefault(word[met], []).append(row)
             body.append((row, duration(judge.seconds(row)), "; ".join(cells) or "-",
                          "; ".join(required for required, _, _ in verdicts) or "-",
                          "; ".join(f"{measured} {word[met]}" for _, measured, met in verdicts) or "-"))
             if stopped and missed:
-                body.append(("", "", stopped[0], "", ""))
+                body.append(("", "", ("stopped by: " if at_limit else "limit: ") + stopped[0], "", ""))
         lines += ["", f"### {group}"]
         lines += table(("row", "Reel", "peers: time, peer / Reel (least to most)", "bar", "measured"), body)
-    return lines, failures
+    return [*verdict_counts(found), *lines], failures
+
+
+def verdict_counts(found):
+    """A sentence, with the rows that missed a bar."""
+    met, at_limit, missed = (found[word] for word in ("met", "at the limit", "**missed**"))
+    if not met + at_limit + missed:
+        return []
+    names = f": {', '.join(f'`{row}`' for row in dict.fromkeys(missed))}" if missed else ""
+    return ["", f"Of {len(met + at_limit + missed)} bars {len(met)} are met, {len(at_limit)} are not but Reel is at the limit recorded for "
+                f"the row, and {len(missed)} are missed{names}."]
 
 
 def ratio_text(judge, row, side, way=None):
