@@ -155,7 +155,7 @@ def document(outcome, limits, bars, cost, peers, drawn, head, folder):
     lines = [*head,
              *section("Reel beside its peers", picture("models", "Speed-ups of small models"), tables),
              *section("Start-up, memory, compile time", users),
-             *section("Convolution, bias and ReLU", picture("conv", "Speed-ups, forward"),
+             *section("Convolution by size", picture("conv", "Speed-ups, forward"),
                       picture("conv_backward", "Speed-ups, forward and backward"), report.conv_tables(outcome)),
              *section("Sums", picture("sums", "Rates of sums"), report.sums_tables(outcome, limits)),
              *section("GELU, fused and as five ops", report.ways_table(outcome, r"gelu_\w+", "row", ["unfused"])),

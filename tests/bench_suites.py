@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROWS = (r"add_1$|mlp_16_32|lstm_64$|gemm_(8|32x784x512_tn)$|sum_1000*$|column_sums_1e3|gelu_1e5|softmax_64x10|conv_(1|8)_(8|64)(_b.*)?$"
         r"|ragged_max|ladder_100$|(add|softmax|matmul|conv2d)#|cross_entropy_64x10")
 HEADINGS = ("Engine and small models", "Products", "Reductions", "Activations, softmax, normalisation", "Ragged",
-            "Convolution, bias and ReLU", "Sums", "GELU, fused and as five ops", "Ways to compute a softmax",
+            "Convolution by size", "Sums", "GELU, fused and as five ops", "Ways to compute a softmax",
             "The matrix product, step by step", "Every op as a share of the machine's limits",
             "Limits of the machine, in the same run")
 

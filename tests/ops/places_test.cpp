@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reel/core/memory.h"
+#include "reel/core/parallel.h"
 #include "reel/core/ragged.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
@@ -142,6 +143,8 @@ struct Projection {
 
 TEST(Places, OfQueriesKeysAndValuesNeedNoMemoryOfTheirOwn) {
   const Projection p{numbers({2, 512, 64}, 0, f32), numbers({192, 64}, 5, f32)};
+  const int threads = num_threads();
+  set_num_threads(2);  // each has blocks of its own
   const auto peak = [&](bool places) {
     Tape tape({.check_finite = !places});
     tape.watch(p.x);
@@ -156,6 +159,7 @@ TEST(Places, OfQueriesKeysAndValuesNeedNoMemoryOfTheirOwn) {
   const std::int64_t of_three = 2 * 512 * 192 * 4;
   EXPECT_LT(peak(true), of_three * 2);  // the gradient of all three, and that of x
   EXPECT_GT(peak(false), of_three * 3);
+  set_num_threads(threads);
 }
 
 TEST(Places, AreFilledWithZerosBesideWhatIsUsed) {
