@@ -108,22 +108,25 @@ struct Channels {
 };
 
 /// The layout of blocks with all channels; or, where rows of one output share what they read, with so few that blocks have enough
-/// rows not to be mostly their borders: the sums wait in y, and tiles of rows lose little by that.
+/// rows not to be mostly their borders and their rows nearly fit the first-level cache: the sums wait in y, and tiles of rows
+/// lose little by that.
 template <class T>
 BlockLayout layout_of(const Correlation<T>& c, int64_t cost, int64_t& together) {
-  constexpr int64_t kRows = 16, kFew = 8;
-  const auto of = [&](int64_t channels) {
-    return block_layout(c.axis, channels, cost, Vec<T>::width, kConvBlockBytes / sizeof(T));
+  constexpr int64_t kRows = 16, kSharedBytes = 80 * 1024;
+  const auto of = [&](int64_t channels, int64_t bytes) {
+    return block_layout(c.axis, channels, cost, Vec<T>::width, bytes / sizeof(T));
   };
   const auto share = [&](const BlockLayout& layout) {
     return rows_share(c.axis, layout, c.out) && !RunPlan<T>(layout, c.y_step[2] != 1).joined;
   };
-  BlockLayout layout = of(c.in), fewer = layout;
-  for (together = c.in; share(fewer) && layout.axes[1].count < min(kRows, c.axis[1].output) && together > kFew;) {
-    fewer = of(ceil_div(together, 2));
+  BlockLayout layout = of(c.in, kConvBlockBytes);
+  together = c.in;
+  for (int64_t channels = c.in; share(layout); channels = ceil_div(channels, 2)) {
+    const BlockLayout fewer = of(channels, channels > 1 ? kSharedBytes : kConvBlockBytes);
     if (!share(fewer)) break;
     layout = fewer;
-    together = ceil_div(together, 2);
+    together = channels;
+    if (channels <= 1 || layout.axes[1].count >= min(kRows, c.axis[1].output)) break;
   }
   return layout;
 }

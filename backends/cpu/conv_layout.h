@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/simd.h"
 #include "reel/core/ops.h"
 
 /// Where a convolution keeps its input while it works on it. The outputs are cut into blocks; the input that one block
@@ -139,8 +140,9 @@ REEL_INLINE void tap_offsets(const ConvAxis (&axis)[3], const BlockLayout& layou
 /// A block's cost in fused multiply-adds that is worth a task of its own, about 5 us. Of two chunks two threads take 0.6 to 1.0 of
 /// one's time (images of 8 x 8 and 32 x 32, forward and backward), 0.9 to 1.2 of two of one image (benchmark_grains).
 inline constexpr int64_t kConvGrain = 262144;
-/// Packed blocks should stay in the second-level cache.
-inline constexpr int64_t kConvBlockBytes = 384 * 1024;
+/// Packed blocks should stay in the second-level cache, beside what is copied into them and what comes out: of half a megabyte
+/// on processors without AVX-512.
+inline constexpr int64_t kConvBlockBytes = (kVectorBytes == 64 ? 384 : 208) * 1024;
 
 /// Whether the rows of a plane are worked on as one run, with the positions between them as rubbish that nobody reads: for
 /// narrow images, where that makes fewer vectors.

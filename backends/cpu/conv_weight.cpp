@@ -18,7 +18,7 @@ namespace {
 /// A tile's sums across lanes cost about as much as this many vectors of positions: a unit of work should have more.
 constexpr int64_t kUnitVectors = 64;
 /// So that it can: x and dz of a unit, with many channels.
-constexpr int64_t kUnitBytes = 2 * kConvBlockBytes;
+constexpr int64_t kUnitBytes = 768 * 1024;
 constexpr int64_t kPartialBytes = 32 << 20;
 constexpr int64_t kMostPartials = 64, kLeastPartials = 4;
 

@@ -162,7 +162,7 @@ TEST(WriteOnce, DenseNetNeedsMemoryLinearInItsLayers) {
   set_num_threads(before);
 }
 
-// A thread packs a part of a layer's input that fits a cache (kConvBlockBytes, twice that for weights), however wide the layer.
+// A thread packs a part of a layer's input that fits a cache (kConvBlockBytes, kUnitBytes for weights), however wide the layer.
 TEST(WriteOnce, AThreadWorksInAsMuchMemoryAsItsCacheHolds) {
   const int before = num_threads();
   const auto working_bytes = [](std::int64_t channels) {
