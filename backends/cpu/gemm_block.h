@@ -149,6 +149,11 @@ struct Heights {
     high = (rows - first) % others;
   }
   REEL_INLINE int64_t operator[](int64_t tile) const { return tile == 0 ? first : low + (tile <= high ? 1 : 0); }
+  /// How many tiles from this one on have its height.
+  REEL_INLINE int64_t alike(int64_t tile) const {
+    if (tile == 0) return first == (*this)[1] ? alike(1) + 1 : 1;
+    return (tile <= high ? high + 1 : tiles) - tile;
+  }
 };
 
 /// A part of c: rows i0 .. i1 - 1 and columns j0 .. j1 - 1 (j0 a multiple of kPanel).
@@ -185,7 +190,9 @@ void multiply_part(const Block<T>& x, const Cut& cut, int64_t k0, int64_t k, con
     } else if (!kHasWidePanels && cut.pack_b == PackB::before) {
       copy_into_panels<T, kPanel<T>>(b, x.b_stride, k, n, b_room, room);
     }
-    for (int64_t i = 0, t = 0; t < heights.tiles; ++t) {
+    // Tiles of one panel that differ in their rows alone take one call.
+    const bool alike = n <= panel_columns && !far && (a_copied || !cut.pack_a);
+    for (int64_t i = 0, t = 0; t < heights.tiles;) {
       const int64_t rows = heights[t];
       if (a_copied) {
         tile.a = a_room + i * copied_stride<T>(k);
@@ -212,9 +219,11 @@ void multiply_part(const Block<T>& x, const Cut& cut, int64_t k0, int64_t k, con
         if (far && q + panel_columns < n) ask_for_tile(tile.c + panel_columns, x.c_stride, rows, panel_columns);
         else if (far && t + 1 < heights.tiles)
           ask_for_tile(x.c + (part.i0 + i + rows) * x.c_stride + j, x.c_stride, rows, panel_columns);
+        tile.count = alike && tile.b_copy == nullptr && repeats<T>(rows, tile.columns) ? heights.alike(t) : 1;
         tiles_for<T>(tile.columns)[rows - 1](tile);
       }
-      i += rows;
+      i += rows * tile.count;
+      t += tile.count;
     }
     if (keeps) b_room += room;
   }

@@ -28,7 +28,8 @@ template <int vectors>
 inline constexpr int kTileRows = vectors == 1 ? 8 : 4;
 #endif
 
-/// One tile: c[i, j] = sum over k of a(i, k) b[k, j], from c on if `load_c`; then the bias and ReLU. Strides in elements.
+/// One tile: c[i, j] = sum over k of a(i, k) b[k, j], from c on if `load_c`; then the bias and ReLU. Strides in elements. Or, where
+/// `repeats` says so, `count` of them one below the other, of the same columns of b.
 template <class T>
 struct Tile {
   int64_t k;
@@ -42,6 +43,7 @@ struct Tile {
   const T* bias;     // at the tile's first column, or null
   bool load_c;
   bool relu;
+  int64_t count = 1;
   T* b_copy = nullptr;  // takes the rows of b as they pass by, each a tile's width: packing at next to no cost; or null
 };
 
@@ -59,13 +61,13 @@ struct ColumnOfA {
   static constexpr int kPointers = (rows + 4) / 5;
   const char* p[kPointers];
   int64_t stride, stride3, step;
-  REEL_INLINE explicit ColumnOfA(const Tile<T>& tile)
+  REEL_INLINE explicit ColumnOfA(const Tile<T>& tile, const T* a)
       : stride(tile.a_row * static_cast<int64_t>(sizeof(T))),
         stride3(3 * stride),
         step(tile.a_step * static_cast<int64_t>(sizeof(T))) {
     keep_in_register(stride3);
 #pragma GCC unroll 16
-    for (int g = 0; g < kPointers; ++g) p[g] = reinterpret_cast<const char*>(tile.a) + 5 * g * stride;
+    for (int g = 0; g < kPointers; ++g) p[g] = reinterpret_cast<const char*>(a) + 5 * g * stride;
   }
   REEL_INLINE T operator[](int i) const {
     return *reinterpret_cast<const T*>(p[i / 5] + (i % 5 == 3 ? stride3 : i % 5 * stride));
@@ -97,18 +99,21 @@ inline constexpr int64_t kColumnsAhead = 32, kLongColumn = 128, kPackedStep = 12
 /// thread shares the core, and less depends on where in memory the loop begins (up to a tenth with AVX2 on Zen 3).
 #if defined(REEL_SIMD_AVX512)
 inline constexpr int kSteps = 2;
-template <int rows, int vectors>
-inline constexpr bool kTall = vectors == 2 && rows + 2 >= kTileRows<2>;
 #else
 inline constexpr int kSteps = 4;
-template <int rows, int vectors>
-inline constexpr bool kTall = kVectorBytes == 32 && vectors >= 2 && rows == kTileRows<vectors>;
 #endif
 
-/// The chains of a tile. `copying`: into tile.b_copy too.
+/// Whether so many rows make one of the tallest tiles of this width.
+template <int vectors>
+REEL_INLINE constexpr bool is_tall(int64_t rows) {
+  if (kVectorBytes == 64) return vectors == 2 && rows + 2 >= kTileRows<2>;
+  return kVectorBytes == 32 && vectors >= 2 && rows == kTileRows<vectors>;
+}
+
+/// The chains of a tile whose rows of a begin at `tile_a`. `copying`: into tile.b_copy too.
 template <bool masked, bool copying, class T, class V, int rows, int vectors>
-REEL_INLINE void accumulate(const Tile<T>& tile, typename V::Mask mask, V (&acc)[rows][vectors]) {
-  ColumnOfA<T, rows> a(tile);
+REEL_INLINE void accumulate(const Tile<T>& tile, const T* tile_a, typename V::Mask mask, V (&acc)[rows][vectors]) {
+  ColumnOfA<T, rows> a(tile, tile_a);
   const T* b = tile.b;
   T* copy = tile.b_copy;
   const int64_t ahead = tile.k >= kLongColumn && a.step > kPackedStep ? kColumnsAhead * a.step : 0;
@@ -137,7 +142,7 @@ REEL_INLINE void accumulate(const Tile<T>& tile, typename V::Mask mask, V (&acc)
     if (copying) copy += vectors * V::width;
   };
   int64_t k = tile.k;
-  if constexpr (kTall<rows, vectors> && !masked && !copying)
+  if constexpr (is_tall<vectors>(rows) && !masked && !copying)
     for (; k >= kSteps; k -= kSteps) {
 #pragma GCC unroll 4
       for (int i = 0; i < kSteps; ++i) step();
@@ -155,50 +160,63 @@ void compute_tile(const Tile<T>& tile) {
   using V = Vec<T, bytes>;
   const auto mask = V::first(tile.columns - (vectors - 1) * V::width);
 
-  V acc[rows][vectors];
-  if (tile.load_c) {
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) acc[i][v] = load_row<V, vectors, masked>(tile.c + i * tile.c_stride, v, mask);
-  } else {
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) acc[i][v] = V::zero();
-  }
-
-  if (vectors >= 2 && tile.b_copy != nullptr) {
-    accumulate<masked, true>(tile, mask, acc);
-  } else {
-    accumulate<masked, false>(tile, mask, acc);
-  }
-
-  if (tile.bias != nullptr) {
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) {
-      const V bias = load_row<V, vectors, masked>(tile.bias, v, mask);
-#pragma GCC unroll 16
-      for (int i = 0; i < rows; ++i) acc[i][v] = acc[i][v] + bias;
-    }
-  }
-  if (tile.relu) {
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) acc[i][v] = relu(acc[i][v]);
-  }
+  constexpr bool repeats = is_tall<vectors>(rows) && !masked;
+  const T* a = tile.a;
   T* c = tile.c;
+  for (int64_t left = repeats ? tile.count : 1;;) {
+    V acc[rows][vectors];
+    if (tile.load_c) {
 #pragma GCC unroll 16
-  for (int i = 0; i < rows; ++i, c += tile.c_stride)
+      for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
-    for (int v = 0; v < vectors; ++v) {
-      if (masked && v == vectors - 1) {
-        acc[i][v].store(c + v * V::width, mask);
-      } else {
-        acc[i][v].store(c + v * V::width);
+        for (int v = 0; v < vectors; ++v) acc[i][v] = load_row<V, vectors, masked>(c + i * tile.c_stride, v, mask);
+    } else {
+#pragma GCC unroll 16
+      for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) acc[i][v] = V::zero();
+    }
+
+    if (vectors >= 2 && tile.b_copy != nullptr) {
+      accumulate<masked, true>(tile, a, mask, acc);
+    } else {
+      accumulate<masked, false>(tile, a, mask, acc);
+    }
+
+    if (tile.bias != nullptr) {
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) {
+        const V bias = load_row<V, vectors, masked>(tile.bias, v, mask);
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; ++i) acc[i][v] = acc[i][v] + bias;
       }
     }
+    if (tile.relu) {
+#pragma GCC unroll 16
+      for (int i = 0; i < rows; ++i)
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) acc[i][v] = relu(acc[i][v]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i, c += tile.c_stride)
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) {
+        if (masked && v == vectors - 1) {
+          acc[i][v].store(c + v * V::width, mask);
+        } else {
+          acc[i][v].store(c + v * V::width);
+        }
+      }
+    if (!repeats || --left == 0) break;
+    a += rows * tile.a_row;
+  }
+}
+
+/// Whether a call may compute several tiles of this many rows and columns.
+template <class T>
+REEL_INLINE bool repeats(int64_t rows, int64_t columns) {
+  return (columns == 2 * Vec<T>::width && is_tall<2>(rows)) ||
+         (columns == kTileVectors * Vec<T>::width && is_tall<kTileVectors>(rows));
 }
 
 template <class T>
