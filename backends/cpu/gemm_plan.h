@@ -149,13 +149,12 @@ REEL_INLINE void multiply_in_place(const Product<T>& p) {
     tile.b = p.b.data + j;
     if (p.bias != nullptr) tile.bias = p.bias + j;
     const TileFunction<T>* const by_rows = tiles_for<T>(tile.columns);
-    for (int64_t i = 0, left = tiles; left > 0; left -= tile.count) {
+    for (int64_t i = 0, left = tiles; left > 0; --left) {
       const int64_t rows = (p.m - i) / left;  // as even as can be: low tiles waste the processor
       tile.a = p.a.at(i, 0);
       tile.c = p.c + i * p.c_stride + j;
-      tile.count = repeats<T>(rows, tile.columns) ? left - (p.m - i) % left : 1;
       by_rows[rows - 1](tile);
-      i += rows * tile.count;
+      i += rows;
     }
   }
 }
