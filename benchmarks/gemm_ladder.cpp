@@ -4,8 +4,6 @@
 // where they are packed from nor in c; n = 100 is there to check that all compute the same. All of it is compiled for the machine it
 // runs on. With --serve a side of scripts/bench; otherwise a program of Google Benchmark.
 
-#include <benchmark/benchmark.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -13,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runner.h"
+#include "google.h"
 #include "reel/core/ops.h"
 #include "reel/core/parallel.h"
 
@@ -205,20 +203,5 @@ int main(int argc, char** argv) {
     Eigen::setNbThreads(threads);
 #endif
   };
-  const std::vector<bench::Row> all = rows();
-  const int status = bench::serve(argc, argv, all, set_threads);
-  if (status >= 0) return status;
-
-  set_threads(1);
-  for (const bench::Row& row : all)
-    benchmark::RegisterBenchmark(row.name.c_str(), [&row](benchmark::State& state) {
-      const bench::Work work = row.make();
-      for (auto _ : state) work.calls(1);
-      state.counters["GFLOP/s"] = benchmark::Counter(work.flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
-    });
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
+  return bench::serve_or_run(argc, argv, rows(), 1, set_threads);
 }

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "google.h"
 #include "reel_rows.h"
 #include "reel/core/parallel.h"
 #include "reel/tests/ops/op_case.h"
@@ -151,7 +152,5 @@ int main(int argc, char** argv) {
         if (!backward || op->order > 0)
           rows.push_back({op->name + (beyond ? "#memory" : "#l2") + (backward ? "_backward" : ""), 0,
                           [=] { return work(*op, beyond, backward); }, 1});
-  const int status = serve(argc, argv, rows, [](int threads) { reel::set_num_threads(threads); });
-  if (status < 0) std::fputs("usage: benchmark_op_rows --rows | --serve | --calls ROW N [THREADS]\n", stderr);
-  return status < 0 ? 2 : status;
+  return serve_or_run(argc, argv, rows, reel::num_threads(), [](int threads) { reel::set_num_threads(threads); });
 }
