@@ -86,10 +86,10 @@ REEL_INLINE void spread_run(const T* from, int64_t pitch, int64_t rows, int64_t 
 }
 
 /// In how many parts the tiles take the taps of all channels, one part after the other for all positions of a block: so that what
-/// a tile reads of a part, input and weights, is still in the first-level cache where the next tile needs it. In between the sums
-/// wait in y, which a few tiles would not repay.
+/// a tile reads of a part, input and weights, is still in the first-level cache where the next tile needs it, and with AVX2 what a row
+/// of tiles reads where the next row does. In between the sums wait in y, which a few tiles, taps or rows would not repay.
 template <class T>
-REEL_INLINE int64_t tap_parts(const Correlation<T>& c, int64_t positions) {
+REEL_INLINE int64_t tap_parts(const Correlation<T>& c, int64_t rows_of_block, int64_t positions, int64_t pitch) {
   // Half of the cache that processors of the instruction set have: what else passes by takes room, and maybe a neighbour does.
   constexpr int64_t kPartBytes = (kVectorBytes == 64 ? 24 : 14) * 1024, kLine = 64, kFewTiles = 5;
   constexpr int64_t width = kTileVectors[kTileRows - 1] * Vec<T>::width;  // of a tile
@@ -99,7 +99,11 @@ REEL_INLINE int64_t tap_parts(const Correlation<T>& c, int64_t positions) {
   const int64_t reads = min(last.kernel * width, width + (last.kernel - 1) * last.dilation);
   const int64_t row_bytes = reads * static_cast<int64_t>(sizeof(T)) + kLine;  // wherever in a line the row begins
   const int64_t tap_bytes = kTileRows * static_cast<int64_t>(sizeof(T)) + static_cast<int64_t>(sizeof(int64_t));
-  return max<int64_t>(1, ceil_div(c.in * rows * (row_bytes + last.kernel * tap_bytes), kPartBytes));
+  const int64_t parts = max<int64_t>(1, ceil_div(c.in * rows * (row_bytes + last.kernel * tap_bytes), kPartBytes));
+  constexpr int64_t kRowBytes = 26 * 1024, kManyTaps = 64, kManyRows = 4;
+  if (kVectorBytes != 32 || rows_of_block < kManyRows) return parts;
+  const int64_t by_rows = ceil_div(c.in * rows * pitch * static_cast<int64_t>(sizeof(T)), kRowBytes);
+  return max(parts, min(by_rows, c.in * rows * last.kernel / kManyTaps));
 }
 
 /// Input channels [first, first + count), those of a block that are packed together.
@@ -114,7 +118,7 @@ template <class T>
 BlockLayout layout_of(const Correlation<T>& c, int64_t cost, int64_t& together) {
   constexpr int64_t kRows = 16, kSharedBytes = 80 * 1024;
   const auto of = [&](int64_t channels, int64_t bytes) {
-    return block_layout(c.axis, channels, cost, Vec<T>::width, bytes / sizeof(T));
+    return block_layout(c.axis, channels, cost, Vec<T>::width, bytes / sizeof(T), kVectorBytes == 64 ? 512 : 96);
   };
   const auto share = [&](const BlockLayout& layout) {
     return rows_share(c.axis, layout, c.out) && !RunPlan<T>(layout, c.y_step[2] != 1).joined;
@@ -138,7 +142,7 @@ void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const B
                      int64_t row_tiles, const int64_t* offset, int64_t taps, T* y, T* buffer) {
   const int64_t planes = origin.count(layout, c.axis[0], 0);
   const int64_t rows = origin.count(layout, c.axis[1], 1), columns = origin.count(layout, c.axis[2], 2);
-  const int64_t parts = tap_parts(c, rows * columns);
+  const int64_t parts = tap_parts(c, rows, rows * columns, layout.pitch);
   y += origin.first[0] * c.y_step[0] + origin.first[1] * c.y_step[1] + origin.first[2] * c.y_step[2];
   for (int64_t tile = 0; tile < row_tiles; ++tile) {
     const int64_t begin = tile_begin(c.out, row_tiles, tile);

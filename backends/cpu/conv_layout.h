@@ -142,7 +142,7 @@ REEL_INLINE void tap_offsets(const ConvAxis (&axis)[3], const BlockLayout& layou
 inline constexpr int64_t kConvGrain = 262144;
 /// Packed blocks should stay in the second-level cache, beside what is copied into them and what comes out: of half a megabyte
 /// on processors without AVX-512.
-inline constexpr int64_t kConvBlockBytes = (kVectorBytes == 64 ? 384 : 208) * 1024;
+inline constexpr int64_t kConvBlockBytes = (kVectorBytes == 64 ? 384 : 200) * 1024;
 
 /// Whether the rows of a plane are worked on as one run, with the positions between them as rubbish that nobody reads: for
 /// narrow images, where that makes fewer vectors.
@@ -152,9 +152,9 @@ REEL_INLINE bool runs_join(const BlockLayout& block, int64_t width) {
 }
 
 /// `cost` is that of one output position, over all output channels; `width` the elements of a vector; `most` the number of
-/// elements that all channels of a block should not exceed.
+/// elements that all channels of a block should not exceed; `narrow` the columns down to which a block rather keeps four rows.
 REEL_INLINE BlockLayout block_layout(const ConvAxis (&axis)[3], int64_t channels, int64_t cost, int64_t width,
-                                     int64_t most) {
+                                     int64_t most, int64_t narrow = 512) {
   int64_t counts[3] = {axis[0].output, axis[1].output, axis[2].output};
   BlockLayout block;
   const auto lay_out = [&] {
@@ -171,9 +171,10 @@ REEL_INLINE BlockLayout block_layout(const ConvAxis (&axis)[3], int64_t channels
   const auto too_large = [&] { return channels * block.channel > most; };
   const auto too_long = [&] { return counts[0] * counts[1] * counts[2] > max<int64_t>(1, kConvGrain / cost); };
   // Short blocks pack their borders again and again, so first only down to these sizes, then to what fits the cache.
-  const int64_t least[3][3] = {{4, max<int64_t>(16, 4 * axis[1].dilation), 512}, {1, 4, 512}, {1, 1, 64}};
+  const int64_t least[4][3] = {
+      {4, max<int64_t>(16, 4 * axis[1].dilation), 512}, {1, 4, 512}, {1, 4, narrow}, {1, 1, 64}};
   lay_out();
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < 4; ++round) {
     for (int a = 0; a < 3; ++a) {
       while (counts[a] > least[round][a] && (too_large() || (round == 0 && too_long()))) {
         counts[a] = max(least[round][a], ceil_div(counts[a], 2));
