@@ -142,7 +142,7 @@ REEL_INLINE void tap_offsets(const ConvAxis (&axis)[3], const BlockLayout& layou
 inline constexpr int64_t kConvGrain = 262144;
 /// Packed blocks should stay in the second-level cache, beside what is copied into them and what comes out: of half a megabyte
 /// on processors without AVX-512.
-inline constexpr int64_t kConvBlockBytes = (kVectorBytes == 64 ? 384 : 200) * 1024;
+inline constexpr int64_t kConvBlockBytes = (kVectorBytes == 64 ? 384 : 208) * 1024;
 
 /// Whether the rows of a plane are worked on as one run, with the positions between them as rubbish that nobody reads: for
 /// narrow images, where that makes fewer vectors.
