@@ -112,27 +112,26 @@ struct Channels {
 };
 
 /// The layout of blocks with all channels; or, where rows of one output share what they read, with so few that blocks have enough
-/// rows not to be mostly their borders and their rows nearly fit the first-level cache: the sums wait in y, and tiles of rows
+/// rows not to be mostly their borders and, without AVX-512, nearly fit the first-level cache: the sums wait in y, and tiles of rows
 /// lose little by that.
 template <class T>
 BlockLayout layout_of(const Correlation<T>& c, int64_t cost, int64_t& together) {
-  constexpr int64_t kRows = 16, kSharedBytes = 80 * 1024;
+  constexpr int64_t kOneBytes = 384 * 1024, kSharedBytes = (kVectorBytes == 64 ? 384 : 80) * 1024;
   const auto of = [&](int64_t channels, int64_t bytes) {
     return block_layout(c.axis, channels, cost, Vec<T>::width, bytes / sizeof(T), kVectorBytes == 64 ? 512 : 96);
   };
   const auto share = [&](const BlockLayout& layout) {
     return rows_share(c.axis, layout, c.out) && !RunPlan<T>(layout, c.y_step[2] != 1).joined;
   };
-  BlockLayout layout = of(c.in, kConvBlockBytes);
+  const BlockLayout single = of(min<int64_t>(1, c.in), kOneBytes);
   together = c.in;
-  for (int64_t channels = c.in; share(layout); channels = ceil_div(channels, 2)) {
-    const BlockLayout fewer = of(channels, channels > 1 ? kSharedBytes : kConvBlockBytes);
-    if (!share(fewer)) break;
-    layout = fewer;
-    together = channels;
-    if (channels <= 1 || layout.axes[1].count >= min(kRows, c.axis[1].output)) break;
+  if (!share(single)) return of(c.in, kConvBlockBytes);
+  const int64_t rows = min(max<int64_t>(16, 4 * c.axis[1].dilation), c.axis[1].output);
+  for (; together > 1; together = ceil_div(together, 2)) {
+    const BlockLayout layout = of(together, kSharedBytes);
+    if (share(layout) && layout.axes[1].count >= rows) return layout;
   }
-  return layout;
+  return single;
 }
 
 /// The outputs of one block of one image and group, from its packed input.
