@@ -328,13 +328,8 @@ Tensor minimum(const Arg& a, const Arg& b) { return apply<Minimum>(a, b); }
 
 namespace {
 
-Tensor cube(const Tensor& x, SourceLocation where) {
-  Tensor y = untaped([&] { return square(x, where); });
-  backend(x.device()).binary(BinaryOp::mul, {.array = &y.array()}, {.array = &x.array()}, y.array());
-  if (detail::taping())
-    detail::record_op("pow", where, {&x}, y, {&x}, [x](Gradients& g) { g.add(0, g.dy() * (3 * square(x))); });
-  return y;
-}
+constexpr detail::Unary kCube =
+    detail::unary_function<scalar::Cube>(UnaryOp::cube, "pow", [](const Tensor& x) { return 6 * x; });
 
 }  // namespace
 
@@ -352,7 +347,7 @@ Tensor pow(const Arg& a, const Arg& b) {
   const Tensor x = cast(a.tensor(), dtype);
   check::floating("pow", "a", x, where);
   if (exponent == 2) return square(x);
-  if (exponent == 3) return cube(x, where);
+  if (exponent == 3) return detail::unary(kCube, x, where);
   if (exponent == 0.5) return sqrt(x);
   if (exponent == -0.5) return rsqrt(x);
   if (exponent == 1) return clone(x);

@@ -13,8 +13,8 @@ template <class Op, class T>
 void run(const void* x, const void*, void* y, int64_t count) {
   const T* source = static_cast<const T*>(x);
   T* target = static_cast<T*>(y);
-  if constexpr (is_one_of<Op, scalar::Neg, scalar::Relu, scalar::Sqrt, scalar::Square, scalar::Abs, scalar::Rsqrt,
-                          scalar::Sign, scalar::HardSigmoid, scalar::HardTanh, scalar::HardSwish>) {
+  if constexpr (is_one_of<Op, scalar::Neg, scalar::Relu, scalar::Sqrt, scalar::Square, scalar::Cube, scalar::Abs,
+                          scalar::Rsqrt, scalar::Sign, scalar::HardSigmoid, scalar::HardTanh, scalar::HardSwish>) {
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) target[i] = Op::forward(source[i]);
   } else if constexpr (Turns<Op>) {

@@ -31,8 +31,8 @@ struct Backward<scalar::Relu> {
 template <class Op>
 constexpr bool kIsShort =
     Op::saved == scalar::Saved::output ||
-    is_one_of<Op, scalar::Neg, scalar::Log, scalar::Square, scalar::Abs, scalar::Log1p, scalar::Sign, scalar::Logit,
-              scalar::HardSigmoid, scalar::HardTanh, scalar::HardSwish>;
+    is_one_of<Op, scalar::Neg, scalar::Log, scalar::Square, scalar::Cube, scalar::Abs, scalar::Log1p, scalar::Sign,
+              scalar::Logit, scalar::HardSigmoid, scalar::HardTanh, scalar::HardSwish>;
 
 template <class Op, class T>
 void run(const void* saved, const void* dy, void* dx, int64_t count) {

@@ -15,6 +15,7 @@ namespace reel {
   X(relu, Relu)                \
   X(sqrt, Sqrt)                \
   X(square, Square)            \
+  X(cube, Cube)                \
   X(abs, Abs)                  \
   X(expm1, Expm1)              \
   X(log1p, Log1p)              \

@@ -106,6 +106,18 @@ struct Square {
   }
 };
 
+struct Cube {
+  static constexpr Saved saved = Saved::input;
+  template <class T>
+  REEL_SCALAR static T forward(T x) {
+    return x * x * x;
+  }
+  template <class T>
+  REEL_SCALAR static T derivative(T x) {
+    return T(3) * (x * x);
+  }
+};
+
 struct Abs {
   static constexpr Saved saved = Saved::input;
   template <class T>

@@ -30,6 +30,7 @@ const Formula kFormulas[] = {
     {UnaryOp::sqrt, [](double x) { return std::sqrt(x); }, [](double x) { return 0.5 / std::sqrt(x); }, Formula::output,
      0.01},
     {UnaryOp::square, [](double x) { return x * x; }, [](double x) { return 2 * x; }, Formula::input, -4},
+    {UnaryOp::cube, [](double x) { return x * x * x; }, [](double x) { return 3 * x * x; }, Formula::input, -4},
     {UnaryOp::abs, [](double x) { return std::fabs(x); }, [](double x) { return x > 0 ? 1.0 : -1.0; }, Formula::input,
      -4},
 };

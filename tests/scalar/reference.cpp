@@ -126,6 +126,7 @@ const std::vector<Reference>& references() {
       {"relu", relu, 0, 0, {}},
       {"sqrt", [](Real x) { return std::sqrt(x); }, 0.5, 0.5, {{0, 4}}},
       {"square", [](Real x) { return x * x; }, 0.5, 0.5, {{-2, 2}}},
+      {"cube", [](Real x) { return x * x * x; }, 2, 2, {{-2, 2}}},
       {"abs", [](Real x) { return std::fabs(x); }, 0, 0, {}},
       {"expm1", [](Real x) { return std::expm1(x); }, 2, 4, {{-1, 1}, {-50, 90}, {-50, 710}}},
       {"log1p", [](Real x) { return std::log1p(x); }, 2, 4, {{-1, 1}, {-0.01, 0.01}, {1, 100}}},
