@@ -10,7 +10,7 @@
 //   transposition   y is contiguous along one axis and x along another: tiles in registers, both sides in whole lines
 //   general         element by element
 // and conversions, row by row through buffers that make both sides contiguous. From bf16 and f16 these go by way of f32, which
-// holds all of both, and to them by way of f64.
+// holds all of both, and so to them, of f64 cut off.
 
 namespace reel::cpu::REEL_CPU_ISA {
 
@@ -111,34 +111,74 @@ void convert_run(const void* x, void* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) target[i] = convert<To>(source[i]);
 }
 
+/// x as floats that round to the same bf16 or f16 as x does: cut off at a float's last bit, which is set if anything was lost.
+/// For a denormal float that is too late: f16 makes 0 of those anyway; where bf16 meets one, all go one by one.
+__attribute__((noinline)) void round_to_odd(const double* x, float* y, int64_t count, bool is_bf16) {
+  constexpr std::uint64_t rest = (std::uint64_t(1) << 29) - 1;  // the bits that a double has and a float has not
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) {
+    const auto bits = __builtin_bit_cast(std::uint64_t, x[i]);
+    y[i] = static_cast<float>(__builtin_bit_cast(double, (bits | ((bits & rest) + rest)) & ~rest));
+  }
+  if (!is_bf16) return;
+  std::int32_t denormal = 0;
+#pragma omp simd reduction(| : denormal)
+  for (int64_t i = 0; i < count; ++i) {
+    const std::int32_t size = __builtin_bit_cast(std::int32_t, y[i]) & 0x7fffffff;
+    denormal |= static_cast<std::int32_t>(size > 0) & static_cast<std::int32_t>(size < 0x00800000);
+  }
+  if (denormal == 0) return;
+  for (int64_t i = 0; i < count; ++i) y[i] = detail::rounded_to_odd(x[i]);
+}
+template <class Half>
+void convert_run_to_odd(const void* x, void* y, int64_t count) {
+  round_to_odd(static_cast<const double*>(x), static_cast<float*>(y), count, std::is_same_v<Half, bfloat16>);
+}
+
 #if defined(__F16C__)
-/// By the processor, which rounds as float16 does, NaN included. (The other way it would make quiet NaN of those that signal.)
+/// convert(x, y) for eight elements each time. The last, if fewer, go through memory on the stack.
+template <class To, class From, class F>
+REEL_INLINE void convert_eights(const From* x, To* y, int64_t count, F convert) {
+  constexpr int64_t width = 8;
+  for (; count >= width; count -= width, x += width, y += width) convert(x, y);
+  if (count == 0) return;
+  From some[width] = {};
+  To converted[width];
+  __builtin_memcpy(some, x, static_cast<std::size_t>(count) * sizeof(From));
+  convert(some, converted);
+  __builtin_memcpy(y, converted, static_cast<std::size_t>(count) * sizeof(To));
+}
+
+/// By the processor, which rounds as float16 does, NaN included.
 template <>
 void convert_run<float16, float>(const void* x, void* y, int64_t count) {
-  constexpr int64_t width = 8;
-  const auto convert = [](const float* from, float16* to) {
+  convert_eights(static_cast<const float*>(x), static_cast<float16*>(y), count, [](const float* from, float16* to) {
     const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), halves);
-  };
-  const float* source = static_cast<const float*>(x);
-  float16* target = static_cast<float16*>(y);
-  for (; count >= width; count -= width, source += width, target += width) convert(source, target);
-  if (count == 0) return;
-  float some[width] = {};
-  float16 converted[width];
-  __builtin_memcpy(some, source, static_cast<std::size_t>(count) * sizeof(float));
-  convert(some, converted);
-  __builtin_memcpy(target, converted, static_cast<std::size_t>(count) * sizeof(float16));
+  });
+}
+/// The processor makes signalling NaN quiet: eights that have a NaN are converted by float16.
+__attribute__((noinline, cold)) void convert_eight_by_one(const float16* x, float* y) {
+  for (int i = 0; i < 8; ++i) y[i] = static_cast<float>(x[i]);
+}
+template <>
+void convert_run<float, float16>(const void* x, void* y, int64_t count) {
+  convert_eights(static_cast<const float16*>(x), static_cast<float*>(y), count, [](const float16* from, float* to) {
+    const __m256 values = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    if (_mm256_movemask_ps(_mm256_cmp_ps(values, values, _CMP_UNORD_Q)) == 0) {
+      _mm256_storeu_ps(to, values);
+    } else {
+      convert_eight_by_one(from, to);
+    }
+  });
 }
 #endif
 
-/// From bf16 or f16 to f32, or to them from f32 or f64.
+/// Between bf16 or f16 and f32.
 ConvertRun half_run_of(DType from, DType to) {
   if (from == DType::bf16) return convert_run<float, bfloat16>;
   if (from == DType::f16) return convert_run<float, float16>;
-  const bool wide = from == DType::f64;
-  if (to == DType::bf16) return wide ? convert_run<bfloat16, double> : convert_run<bfloat16, float>;
-  return wide ? convert_run<float16, double> : convert_run<float16, float>;
+  return to == DType::bf16 ? convert_run<bfloat16, float> : convert_run<float16, float>;
 }
 
 ConvertRun convert_run_of(DType from, DType to) {
@@ -147,37 +187,49 @@ ConvertRun convert_run_of(DType from, DType to) {
   });
 }
 
-/// From one type to another in one step, or in two.
+/// From one type to another, step by step: bf16 and f16 are made of f32 and become f32. One step rounds (two from i64 to bf16).
 class Conversion {
  public:
-  Conversion(DType from, DType to) : from_size_(bytes_of(from)), to_size_(bytes_of(to)) {
-    if (is_half(from)) {
-      first_ = half_run_of(from, DType::f32);
-      if (to != DType::f32) second_ = is_half(to) ? half_run_of(DType::f32, to) : convert_run_of(DType::f32, to);
-    } else if (is_half(to)) {
-      const bool at_once = from == DType::f32 || from == DType::f64;
-      first_ = at_once ? half_run_of(from, to) : convert_run_of(from, DType::f64);
-      if (!at_once) second_ = half_run_of(DType::f64, to);
-    } else {
-      first_ = convert_run_of(from, to);
+  Conversion(DType from, DType to) : from_size_(bytes_of(from)), to_size_(bytes_of(to)), last_(from) {
+    if (is_half(from)) add(half_run_of(from, DType::f32), DType::f32);
+    if (is_half(to)) {
+      if (!is_floating(last_)) {  // integers that f32 does not hold are beyond f16 anyway
+        const DType wide = to == DType::f16 || from_size_ == 1 ? DType::f32 : DType::f64;
+        add(convert_run_of(last_, wide), wide);
+      }
+      if (last_ == DType::f64)
+        add(to == DType::f16 ? convert_run_to_odd<float16> : convert_run_to_odd<bfloat16>, DType::f32);
+      add(half_run_of(DType::f32, to), to);
+    } else if (last_ != to) {
+      add(convert_run_of(last_, to), to);
     }
   }
 
   void operator()(const char* x, char* y, int64_t count) const {
-    if (second_ == nullptr) return first_(x, y, count);
-    alignas(64) char between[kBuffer * 8];
+    if (steps_ == 1) return run_[0](x, y, count);
+    alignas(64) char between[2][kBuffer * 8];
     for (int64_t i = 0; i < count; i += kBuffer) {
       const int64_t n = min(kBuffer, count - i);
-      first_(x + i * from_size_, between, n);
-      second_(between, y + i * to_size_, n);
+      const char* source = x + i * from_size_;
+      for (int k = 0; k < steps_; ++k) {
+        char* const target = k == steps_ - 1 ? y + i * to_size_ : between[k % 2];
+        run_[k](source, target, n);
+        source = target;
+      }
     }
   }
 
  private:
   static int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
+  void add(ConvertRun run, DType to) {
+    run_[steps_++] = run;
+    last_ = to;
+  }
 
   int64_t from_size_, to_size_;
-  ConvertRun first_, second_ = nullptr;
+  DType last_;  // what the steps make so far
+  int steps_ = 0;
+  ConvertRun run_[3];
 };
 
 void convert_nest(const Array& x, const Array& y, const Nest<2>& nest) {

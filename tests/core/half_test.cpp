@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "reel/core/tensor.h"
@@ -135,6 +136,15 @@ TYPED_TEST(Half, ATensorOfEveryPatternIsConvertedAsOneNumberIs) {
     ASSERT_TRUE(wider[bits] == want || std::isnan(want)) << std::hex << bits;
     ASSERT_EQ(back[bits].bits, TypeParam(want).bits) << std::hex << bits;
   }
+  for (int n = 0; n < 20; ++n) {
+    for (const int from : {1000, 0xffff - n}) {  // numbers, NaN
+      const std::vector<float> some = cast(slice(x, 0, from, from + n), f32).to_vector<float>();
+      ASSERT_EQ(some.size(), static_cast<std::size_t>(n));
+      if (n > 0) {
+        EXPECT_EQ(std::memcmp(some.data(), wide.data() + from, static_cast<std::size_t>(n) * sizeof(float)), 0);
+      }
+    }
+  }
 }
 
 // Those between two halves, on either side of them and of the tie, and NaN with any payload; runs of any length.
@@ -150,6 +160,60 @@ TYPED_TEST(Half, ATensorOfFloatsIsRoundedAsOneFloatIs) {
   check(all);
   const auto one = all.begin() + 0x3f800000 / 0x7fd;  // the number 1, about
   for (std::ptrdiff_t n = 0; n < 20; ++n) check({one, one + n});
+}
+
+// Halves and the ties between them with what a float cannot tell from them on either side, also beyond floats' range, and NaN
+// whose payload a float has no place for; runs of any length.
+TYPED_TEST(Half, ATensorOfDoublesIsRoundedAsOneDoubleIs) {
+  std::vector<double> all;
+  const auto add_around = [&](double x) {
+    for (const double y : {x, std::nextafter(x, 0), std::nextafter(x, kInfinity)}) all.insert(all.end(), {y, -y});
+  };
+  for (unsigned bits = 0; bits < TypeParam(kInfinity).bits; ++bits) {
+    const double half = value_of<TypeParam>(bits), before = value_of<TypeParam>(bits == 0 ? 0 : bits - 1);
+    add_around(half);
+    add_around((before + half) / 2);
+  }
+  for (int exponent = -1074; exponent < 1024; ++exponent) add_around(std::ldexp(1.0, exponent));
+  for (int bit = 0; bit < 52; ++bit) {
+    for (const std::uint64_t sign : {std::uint64_t(0), std::uint64_t(1) << 63})
+      all.push_back(std::bit_cast<double>(sign | 0x7ff0000000000000 | std::uint64_t(1) << bit));
+  }
+  all.insert(all.end(), {kInfinity, -kInfinity, 0.0, -0.0, 65519.999999999, 65520.0, 1e39, -1e300});
+  const auto check = [](const std::vector<double>& x) {
+    const std::vector<TypeParam> halves =
+        cast(from_vector(x), Format<TypeParam>::dtype).template to_vector<TypeParam>();
+    for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(halves[i].bits, TypeParam(x[i]).bits) << std::hexfloat << x[i];
+  };
+  check(all);
+  for (std::ptrdiff_t n = 0; n < 20; ++n) check({all.end() - n, all.end()});
+}
+
+TYPED_TEST(Half, ATensorOfIntegersIsRoundedAsOneIntegerIs) {
+  std::vector<std::int64_t> all;
+  for (int shift = 0; shift < 63; ++shift) {
+    const std::int64_t power = std::int64_t(1) << shift, half = shift < 12 ? 0 : std::int64_t(1) << (shift - 12);
+    for (const std::int64_t more : {std::int64_t(0), half, half / 2, 2 * half, 16 * half, 8 * half}) {
+      for (const std::int64_t i : {power + more - 1, power + more, power + more + 1}) all.insert(all.end(), {i, -i});
+    }
+  }
+  for (std::int64_t i = 65000; i < 66000; ++i) all.push_back(i);
+  all.insert(all.end(), {INT64_MIN, INT64_MAX, INT32_MIN, INT32_MAX});
+  const auto check = []<class T>(const std::vector<T>& x) {
+    const std::vector<TypeParam> halves =
+        cast(from_vector(x), Format<TypeParam>::dtype).template to_vector<TypeParam>();
+    for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(halves[i].bits, TypeParam(x[i]).bits) << x[i];
+  };
+  check(all);
+  std::vector<std::int32_t> small;
+  for (const std::int64_t i : all)
+    if (i == static_cast<std::int32_t>(i)) small.push_back(static_cast<std::int32_t>(i));
+  check(small);
+  std::vector<std::uint8_t> bytes(256);
+  std::iota(bytes.begin(), bytes.end(), std::uint8_t(0));
+  check(bytes);
+  EXPECT_EQ(cast(tensor({0, 1}, {.dtype = bool8}), Format<TypeParam>::dtype).template to_vector<float>(),
+            (std::vector<float>{0, 1}));
 }
 
 TYPED_TEST(Half, AnyOtherTypeIsConvertedInOneRounding) {
@@ -185,7 +249,8 @@ TYPED_TEST(Half, ElementsAreMovedWhereverTheyLie) {
     expect("clone", clone(x), same);
     expect("every second", contiguous(slice(x, -1, 0, shape.back(), 2)), slice(same, -1, 0, shape.back(), 2));
     expect("concatenate", concatenate({x, slice(x, 0, 1, 2)}, 0), concatenate({same, slice(same, 0, 1, 2)}, 0));
-    expect("strided cast", cast(transpose(wide), dtype), transpose(same));
+    for (const DType other : {f32, f64, i64})  // one step, two, two or three
+      expect("strided cast", cast(transpose(cast(wide, other)), dtype), transpose(same));
     Tensor filled = zeros(shape, {.dtype = dtype});
     transpose(filled).copy_(transpose(x));
     expect("copy_", filled, same);
