@@ -1,5 +1,6 @@
 #include "reel/backends/cpu/move_run.h"
 #include "reel/backends/cpu/reduce.h"
+#include "reel/backends/cpu/stream.h"
 #include "reel/backends/cpu/transpose.h"
 
 // Results side by side in memory: rows of x are combined element by element. A leaf is a group of 8 rows, read as 8 streams;
@@ -15,6 +16,7 @@ constexpr int64_t kBlock = 512;         // rows taken at once of a single column
 constexpr int64_t kTile = 4096;         // columns at a time, about; a quarter of them where they have to be gathered
 constexpr int64_t kTask = 16 * kGrain;  // elements of a large reduction that make a task; two threads halve its time
 constexpr int64_t kShortRow = 2048;     // bytes
+constexpr int64_t kAskedRow = 512;      // bytes: groups of rows up to this long are asked for one ahead
 
 /// Reads memory in order, one element of each cache line. The eight streams of a group of short rows share pages, where the
 /// processor takes them for no stream at all and waits for each line.
@@ -227,6 +229,11 @@ class Columns {
     const bool one_axis = r_.reduced.rank == 1;
     const int64_t row_bytes = width * size_;
     const bool short_rows = one_axis && stride_ == 1 && step == width && row_bytes <= kShortRow;
+    // From memory the next group comes while this one is added up. (AVX2; with AVX-512 not measured. Rows of whole lines need not
+    // be read in order then; rows of less than a line are not worth the asking.)
+    const bool asks = kVectorBytes == 32 && short_rows && row_bytes >= 64 && row_bytes <= kAskedRow &&
+                      is_past_caches(r_.outputs * r_.count * size_);
+    const bool reads = short_rows && !(asks && row_bytes % 64 == 0);
     Cursor<1> cursor(r_.reduced, r_.reduced.rank, begin);
     for (int64_t i = begin; i < end; i += kGathered) {
       const int64_t count = min(kGathered, end - i);
@@ -238,7 +245,8 @@ class Columns {
       }
       if (stride_ != 1) gather(rows, count, one_axis && step == 1, nothing + tile_ * size_, width);
       for (int64_t k = 0; k < count; k += kGroup) {
-        if (short_rows) read_lines(rows[k], min(kGroup, count - k) * row_bytes);
+        if (reads) read_lines(rows[k], min(kGroup, count - k) * row_bytes);
+        if (asks) ask_for(static_cast<const char*>(rows[k]) + kGroup * row_bytes, kGroup * row_bytes);
         tree.push_group(rows + k);
       }
     }

@@ -1,5 +1,6 @@
 #include "reel/backends/cpu/move_run.h"
 #include "reel/backends/cpu/reduce.h"
+#include "reel/backends/cpu/stream.h"
 #include "reel/backends/cpu/transpose.h"
 
 // Results of consecutive elements. A leaf is 32 steps of 8 independent vectors; the partial results in the tree are vectors
@@ -16,6 +17,7 @@ constexpr int64_t kLongRun =
 constexpr int64_t kPad = 16;  // elements between gathered rows, lest they all fall into one set of the cache
 constexpr int64_t kAhead = 4096;  // bytes: masked loads, which the machine does not foresee, are asked for so far ahead
 constexpr int64_t kFarAhead = 8192;  // the same for rows that are added up together
+constexpr int64_t kAskedRow = 512;   // bytes: rows of less than this, from memory, are asked for kAhead before
 
 /// Room for the partial result of any op and dtype.
 struct alignas(64) Slot {
@@ -128,8 +130,8 @@ struct Kernels {
   void (*segment)(const void* x, int64_t count, Slot* to);    // the tree of a segment's leaves
   void (*merge)(const Slot* slots, int64_t count, Slot* to);  // the tree of consecutive subtrees
   void (*finish)(const Slot* slot, int64_t divisor, void* y);
-  // All of the above for rows of one segment, `step` elements apart.
-  void (*rows)(const void* x, int64_t rows, int64_t step, int64_t count, int64_t divisor, void* y);
+  // All of the above for rows of one segment, `step` elements apart. `far`: each of one leaf, and from memory.
+  void (*rows)(const void* x, int64_t rows, int64_t step, int64_t count, int64_t divisor, bool far, void* y);
 };
 
 template <class Op, class T>
@@ -170,7 +172,8 @@ struct KernelsOf {
     __builtin_memcpy(&partial, slot, sizeof partial);
     write(partial, divisor, y);
   }
-  static void rows(const void* x, int64_t rows, int64_t step, int64_t count, int64_t divisor, void* y) {
+  static void rows(const void* x, int64_t rows, int64_t step, int64_t count, int64_t divisor, [[maybe_unused]] bool far,
+                   void* y) {
     const T* from = static_cast<const T*>(x);
     T* const to = static_cast<T*>(y);
     if constexpr (kFew > 0)
@@ -183,6 +186,12 @@ struct KernelsOf {
       else if (count < 8 * width) row = short_sums<true>(from, rows, step, count, static_cast<T>(divisor), to);
     }
     from += row * step;
+    if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<T, float> && kVectorBytes == 32) {
+      for (; far && row < rows; ++row, from += step) {
+        ask_for(reinterpret_cast<const char*>(from) + kAhead, count * static_cast<int64_t>(sizeof(T)));
+        write(L::leaf(from, count), divisor, to + row);
+      }
+    }
     for (; row < rows; ++row, from += step) {
       if (ask) __builtin_prefetch(reinterpret_cast<const char*>(from) + kAhead);
       write(tree(from, count), divisor, to + row);
@@ -270,11 +279,13 @@ class Rows {
     const bool dense = r_.reduced.rank == 1 && r_.reduced.inner_stride(0) == 1;
     if (dense && segments_ == 1) {
       parallel_for(r_.outputs, max<int64_t>(1, kGrain / r_.count), [=, this](int64_t begin, int64_t end) {
-        const int64_t inner = r_.kept.inner(), step = r_.kept.inner_stride(0);
+        const int64_t inner = r_.kept.inner(), step = r_.kept.inner_stride(0), row_bytes = r_.count * size_;
+        const bool far = step == r_.count && row_bytes >= 8 * kVectorBytes && row_bytes < kAskedRow &&
+                         is_past_caches(r_.outputs * row_bytes);
         Cursor<1> cursor(r_.kept, r_.kept.rank - 1, begin / inner);
         for (int64_t row = begin; row < end; cursor.next()) {
           const int64_t skipped = row % inner, rows = min(inner - skipped, end - row);
-          kernels_.rows(at(cursor.offsets[0] + skipped * step), rows, step, r_.count, divisor_, y(row));
+          kernels_.rows(at(cursor.offsets[0] + skipped * step), rows, step, r_.count, divisor_, far, y(row));
           row += rows;
         }
       });
@@ -378,7 +389,7 @@ class Rows {
 void reduce_rows(const Reduction& reduction) { Rows(reduction).run(); }
 
 void reduce_dense_rows(ReduceOp op, DType dtype, const void* x, int64_t rows, int64_t count, void* y) {
-  kernels_of(op, dtype).rows(x, rows, count, count, is_mean(op) ? count : 1, y);
+  kernels_of(op, dtype).rows(x, rows, count, count, is_mean(op) ? count : 1, false, y);
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

@@ -14,11 +14,6 @@ constexpr int64_t kBuffer = 512;  // elements: three buffers stay in the first-l
 /// read while it waits; fewer cost calls.
 constexpr int64_t kStreamed = 1024;
 
-/// Asks for what a run reads soon.
-REEL_INLINE void ask_for(const char* x, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(x + i);
-}
-
 /// An operand within one run. Where the loop at hand cannot take its stride, its elements go through the buffer.
 struct Side {
   int64_t stride;

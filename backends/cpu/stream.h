@@ -16,7 +16,8 @@ inline constexpr int64_t kStreamBytes = 12 << 20;
 inline constexpr int64_t kStreamRepeatedBytes = 48 << 20;
 
 /// Whether a result of `bytes` is to go past the caches: of `from`, and of a sixteenth of a last cache so large that many programs
-/// share it. With 480 MiB of it 13 MB of gradients, written past it, took 1.4 times as long, 40 MB as long.
+/// share it. With 480 MiB of it 13 MB of gradients, written past it, took 1.4 times as long, 40 MB as long. Of an input: whether it
+/// comes from memory, most likely.
 REEL_INLINE bool is_past_caches(int64_t bytes, int64_t from = kStreamBytes) {
   return bytes >= from && bytes >= detail::last_cache_bytes() / 16;
 }

@@ -40,6 +40,11 @@ REEL_INLINE void prefetch_long_row(const T* p, int64_t n) {
   __builtin_prefetch(reinterpret_cast<const char*>(p) + (bytes <= kLongRow ? bytes : kRowAhead));
 }
 
+/// Asks for `bytes` that are read soon.
+REEL_INLINE void ask_for(const char* x, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(x + i);
+}
+
 // --- one vector --------------------------------------------------------------------------------------------------------
 
 /// A whole vector.
