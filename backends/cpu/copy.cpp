@@ -9,8 +9,8 @@
 //   rows            the inner axis is contiguous in both: once per row
 //   transposition   y is contiguous along one axis and x along another: tiles in registers, both sides in whole lines
 //   general         element by element
-// and conversions, row by row through buffers that make both sides contiguous. From bf16 and f16 these go by way of f32, which
-// holds all of both, and so to them, of f64 cut off.
+// and conversions, row by row through buffers that make both sides contiguous. Those from and to bf16 and f16 go by way of f32,
+// which holds all of both; on the way to them f64 is cut off to it.
 
 namespace reel::cpu::REEL_CPU_ISA {
 
