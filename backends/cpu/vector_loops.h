@@ -107,9 +107,6 @@ REEL_INLINE Vec<T> each_lane(Vec<T> x, F f) {
 
 #if defined(REEL_SIMD_AVX512)
 /// p 2^n where x is not below `low`, else 0: one instruction of this set, and no slow handling of results that underflow.
-REEL_INLINE Vec<float> scale_above(Vec<float> x, float low, Vec<float> p, Vec<float> n) {
-  return {_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(low), _CMP_NLT_UQ), p.raw, n.raw)};
-}
 REEL_INLINE Vec<double> scale_above(Vec<double> x, double low, Vec<double> p, Vec<double> n) {
   return {_mm512_maskz_scalef_pd(_mm512_cmp_pd_mask(x.raw, _mm512_set1_pd(low), _CMP_NLT_UQ), p.raw, n.raw)};
 }
@@ -143,26 +140,43 @@ REEL_INLINE Vec<T> exp_negative(Vec<T> x, T rate = 1) {
 #endif
 }
 
-#if defined(__AVX2__) && !defined(REEL_SIMD_AVX512)
-/// The same in f32, at most 1.2 ULP (1.8 for rates below 1e-37), not the bits of scalar::exp; 0 from 1.05 times the smallest normal
-/// number down. x rate / ln 2 = n + f with n a multiple of 1/8 and |f| <= 1/16, and the result is 2^n (1 + p(f)) with p of
-/// degree 3, minimax in the error relative to 2^f, 2^-25.2. 2^n comes from a register: the last three bits of 8 n choose among
-/// 2^(j/8), from whose bits j 2^20 is taken away, so that 8 n 2^20 adds to the exponent alone. (Tang, "Table-driven
-/// implementation of the exponential function in IEEE floating-point arithmetic", 1989.)
+#if defined(__AVX2__)
+/// 2^(j / n) for the n lanes j of a register, less j 2^23 / n in its bits; and p of exp_negative below.
+#if defined(REEL_SIMD_AVX512)
+inline constexpr std::uint32_t kPowers[] = {0x3f800000, 0x3f7daac3, 0x3f7b95c2, 0x3f79c3d3, 0x3f7837f0, 0x3f76f532,
+                                            0x3f75fed7, 0x3f75583f, 0x3f7504f3, 0x3f7508a4, 0x3f75672a, 0x3f76248c,
+                                            0x3f7744fd, 0x3f78ccdf, 0x3f7ac0c7, 0x3f7d257d};
+inline constexpr float kPowerTerms[] = {0x1.62e43p-1f, 0x1.ebfff4p-3f, 0x1.c6ac6ap-5f};  // |f| <= 1/32: 2^-29.2
+#else
+inline constexpr std::uint32_t kPowers[] = {0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7,
+                                            0x3f7504f3, 0x3f75672a, 0x3f7744fd, 0x3f7ac0c7};
+inline constexpr float kPowerTerms[] = {0x1.62e432p-1f, 0x1.ec0c22p-3f, 0x1.c690eap-5f};  // |f| <= 1/16: 2^-25.2
+#endif
+
+/// The same in f32, at most 1.0 ULP, without AVX-512 1.2 (up to 4 for rates below 1e-35), not the bits of scalar::exp; 0 from 1.05
+/// times the smallest normal number down. x rate / ln 2 = k / n + f, k whole and n lanes, and the result is 2^(k / n) (1 + p(f))
+/// with p of degree 3, minimax in the error relative to 2^f. 2^(k / n) comes from a register: the last bits of k choose the lane,
+/// from whose bits j 2^23 / n is taken away, so that k 2^23 / n adds to the exponent alone. (Tang, "Table-driven implementation of
+/// the exponential function in IEEE floating-point arithmetic", 1989.)
 REEL_INLINE Vec<float> exp_negative(Vec<float> x, float rate = 1) {
   using V = Vec<float>;
+  typedef std::uint32_t Bits __attribute__((vector_size(kVectorBytes)));
   constexpr float log2e = 0x1.715476p+0f, log2e_rest = 0x1.4ae0cp-26f;
+  constexpr float step = 1.0f / V::width, unit = 0x1.8p23f * step;  // numbers near it are a step apart
   const float high = rate * log2e, low = fma(rate, log2e_rest, fma(rate, log2e, -high));
-  const V round = V::broadcast(0x1.8p20f);  // numbers near it are 1/8 apart
-  const V shifted = fma(x, V::broadcast(high), round), n = shifted - round;
-  const V f = fma(x, V::broadcast(low), fma(x, V::broadcast(high), -n));
-  const V q = fma(fma(f, V::broadcast(0x1.c690eap-5f), V::broadcast(0x1.ec0c22p-3f)), f, V::broadcast(0x1.62e432p-1f));
-  typedef std::uint32_t Bits __attribute__((vector_size(32)));
-  const Bits powers = {0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7, 0x3f7504f3, 0x3f75672a, 0x3f7744fd, 0x3f7ac0c7};
-  const Bits eighths = Bits(shifted.raw);
-  const V power{V::Raw(Bits(_mm256_permutevar8x32_epi32(__m256i(powers), __m256i(eighths))) + (eighths << 20))};
-  const V exists{_mm256_cmp_ps(shifted.raw, V::broadcast(0x1.8p20f - 125.875f).raw, _CMP_NLT_UQ)};
-  return {_mm256_and_ps(exists.raw, fma(power, f * q, power).raw)};
+  const V shifted = fma(x, V::broadcast(high), V::broadcast(unit)), whole = shifted - V::broadcast(unit);
+  const V f = fma(x, V::broadcast(low), fma(x, V::broadcast(high), -whole));
+  const V q = fma(fma(f, V::broadcast(kPowerTerms[2]), V::broadcast(kPowerTerms[1])), f, V::broadcast(kPowerTerms[0]));
+  Bits powers;
+  __builtin_memcpy(&powers, kPowers, sizeof powers);
+  const Bits k = Bits(shifted.raw);
+#if defined(REEL_SIMD_AVX512)
+  powers = Bits(_mm512_maskz_permutexvar_epi32(0xffff, __m512i(k), __m512i(powers)));
+#else
+  powers = Bits(_mm256_permutevar8x32_epi32(__m256i(powers), __m256i(k)));
+#endif
+  const V power{V::Raw(powers + k * static_cast<std::uint32_t>((1 << 23) / V::width))}, y = fma(power, f * q, power);
+  return {shifted.raw < V::broadcast(unit - 126 + step).raw ? V::zero().raw : y.raw};
 }
 #endif
 
