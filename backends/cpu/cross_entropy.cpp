@@ -48,8 +48,10 @@ __attribute__((noinline)) T exponentials_of_row(const T* x, int64_t cols, T shif
         }
         const T* const ahead = dx + i + kWriteAhead / static_cast<int64_t>(sizeof(T));
         __builtin_prefetch(ahead < last ? ahead : last, 1);
+        // Loaded before the store: as far into a page, as rows of 1,024 are, a load would wait for it.
+        const Vec<T> scaled = scales ? lanes.load(before + i) * Vec<T>::broadcast(scale) : e;
         lanes.store(dx + i, e);
-        if (scales) lanes.store(before + i, lanes.load(before + i) * Vec<T>::broadcast(scale));
+        if (scales) lanes.store(before + i, scaled);
         return acc + e;
       });
 }

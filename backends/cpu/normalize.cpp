@@ -15,8 +15,8 @@ namespace {
 
 /// The sums of d and d^2, d = x - pivot.
 template <class T>
-REEL_INLINE Pack<T, 2> add_moments(const Pack<T, 2>& acc, auto lanes, const T* x, T pivot) {
-  const Vec<T> d = existing(lanes, lanes.load(x) - Vec<T>::broadcast(pivot));
+REEL_INLINE Pack<T, 2> add_moments(const Pack<T, 2>& acc, auto lanes, Vec<T> x, T pivot) {
+  const Vec<T> d = existing(lanes, x - Vec<T>::broadcast(pivot));
   return {{acc.v[0] + d, fma(d, d, acc.v[1])}};
 }
 template <class T>
@@ -24,15 +24,16 @@ __attribute__((noinline)) Sums<T, 2> moments_of_runs(T pivot, const Runs<T>& run
   const T* const first = runs.x;
   return sum_runs<T, 2>(
       RunPieces<T>(runs.length), runs.count,
-      [ =, step = runs.step ](const auto& acc, auto lanes, int64_t run, int64_t i)
-          __attribute__((always_inline)) { return add_moments(acc, lanes, first + run * step + i, pivot); });
+      [ =, step = runs.step ](const auto& acc, auto lanes, int64_t run, int64_t i) __attribute__((always_inline)) {
+        return add_moments(acc, lanes, lanes.load(first + run * step + i), pivot);
+      });
 }
 template <class T>
 REEL_INLINE Sums<T, 2> moments_about(T pivot, const Runs<T>& runs) {
   if (runs.count > 1) return moments_of_runs(pivot, runs);
   return sum_terms<T, 2>(
       runs.length, [ =, x = runs.x ](const auto& acc, auto lanes, int64_t i)
-                       __attribute__((always_inline)) { return add_moments(acc, lanes, x + i, pivot); });
+                       __attribute__((always_inline)) { return add_moments(acc, lanes, lanes.load(x + i), pivot); });
 }
 
 /// The mean, which overflows where it does so on other backends and in recorded gradients.
@@ -89,8 +90,9 @@ REEL_INLINE RowStatistics<T> statistics_along(const T* x, int64_t n, bool center
     const T pivot = near_mean(x, n);
     const Sums<T, 2> moments = sum_terms<T, 2>(
         n, [=](const Pack<T, 2>& acc, auto lanes, int64_t i) __attribute__((always_inline)) {
+          const Vec<T> v = lanes.load(x + i);  // before the store: as far into a page, a load would wait for it
           along(lanes, i);
-          return add_moments(acc, lanes, x + i, pivot);
+          return add_moments(acc, lanes, v, pivot);
         });
     return statistics_from(moments, pivot, Runs<T>{x, n}, epsilon);
   }
