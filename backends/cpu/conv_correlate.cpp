@@ -128,8 +128,10 @@ BlockLayout layout_of(const Correlation<T>& c, int64_t cost, int64_t& together) 
   if (!share(single)) return of(c.in, kConvBlockBytes);
   const int64_t rows = min(max<int64_t>(16, 4 * c.axis[1].dilation), c.axis[1].output);
   for (; together > 1; together = ceil_div(together, 2)) {
-    const BlockLayout layout = of(together, kSharedBytes);
-    if (share(layout) && layout.axes[1].count >= rows) return layout;
+    BlockLayout layout = of(together, kSharedBytes);
+    if (!share(layout) || layout.axes[1].count < rows) continue;
+    layout.interleave(together);
+    return layout;
   }
   return single;
 }

@@ -114,6 +114,24 @@ struct BlockLayout {
   int64_t channel;    // elements between channels
 
   REEL_INLINE int64_t count() const { return blocks[0] * blocks[1] * blocks[2]; }
+  /// Elements of a block of so many channels.
+  REEL_INLINE int64_t size(int64_t channels) const {
+    return max(channels * channel, axes[2].runs * axes[0].positions() * axes[1].positions() * pitch);
+  }
+
+  /// From here on [run of the last axis][position on axis 0][position on axis 1][channel][position in the run]. A loop over
+  /// channels that are far apart makes the processor fetch what lies as far beyond the last one, twenty times and more: the block of
+  /// another thread, whose lines are taken from it again and again. Thus those are rows which the loop reads next.
+  REEL_INLINE void interleave(int64_t channels) {
+    channel = pitch;
+    pitch = apart(channels * pitch);
+  }
+  /// A distance of `elements` or somewhat more: what is a power of two apart fights for the same sets of the cache.
+  static REEL_INLINE int64_t apart(int64_t elements) {
+    constexpr int64_t line = 16;
+    elements = ceil_div(elements, line) * line;
+    return elements % (16 * line) == 0 ? elements + line : elements;
+  }
 
   /// Position of tap (k0, k1, k2) of channel 0 for a block's first output.
   REEL_INLINE int64_t tap(const ConvAxis (&axis)[3], int64_t k0, int64_t k1, int64_t k2) const {
@@ -183,10 +201,7 @@ REEL_INLINE BlockLayout block_layout(const ConvAxis (&axis)[3], int64_t channels
     }
   }
   for (int a = 0; a < 3; ++a) block.blocks[a] = ceil_div(axis[a].output, counts[a]);
-  // Channels that are a power of two apart would fight for the same sets of the cache.
-  constexpr int64_t line = 16;
-  block.channel = ceil_div(block.channel, line) * line;
-  if (block.channel % (16 * line) == 0) block.channel += line;
+  block.channel = block.apart(block.channel);
   return block;
 }
 

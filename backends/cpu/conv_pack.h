@@ -155,7 +155,7 @@ REEL_INLINE bool padding_stays(const BlockLayout& layout, PaddingMode mode) {
 /// Elements that a packed block needs, with room for what runs spill and for vectors that reach beyond its end.
 template <class T>
 REEL_INLINE int64_t packed_size(const BlockLayout& layout, int64_t channels) {
-  return channels * layout.channel + 2 * Vec<T>::width;
+  return layout.size(channels) + 2 * Vec<T>::width;
 }
 
 /// x: `channels` planes of one image, `plane` elements apart; y: the same for the relu mask, or null. `zeroed`: the zeros
