@@ -42,8 +42,12 @@ Tensor reduced(ReduceOp op, const Tensor& x, std::uint32_t axes, Keep keep, Tens
   const Shape kept = with_ones(x.shape(), axes);
   Tensor y = empty(keep == Keep::yes ? kept : without(x.shape(), axes), {.dtype = x.dtype(), .device = x.device()});
   if (which != nullptr) *which = empty(kept, {.dtype = i64, .device = x.device()});
-  Array out = y.array();
+  Array out;  // not a copy of y's: loads of 16 bytes would wait for what has just been stored in parts
+  out.data = y.array().data;
+  out.size = y.size();
   out.shape = kept;
+  out.dtype = x.dtype();
+  out.device = x.device();
   std::int64_t stride = 1;
   for (int i = kept.rank() - 1; i >= 0; --i) {
     out.strides[i] = stride;
