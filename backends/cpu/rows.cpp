@@ -34,6 +34,36 @@ void take(const void* table, const Index* index, void* y, int64_t bytes, int64_t
   }
 }
 
+/// As many ranges of rows as there are tasks, about as often wanted: even ones, or, as words come by their frequency, by a sample of
+/// the indices.
+template <class Index>
+class RowRanges {
+ public:
+  __attribute__((noinline)) RowRanges(const Index* index, int64_t n, int64_t rows, int64_t tasks)
+      : sampled_(min(n, kSample)), rows_(rows), tasks_(tasks) {
+    for (int64_t k = 0; k < sampled_; ++k) {
+      const int64_t row = index[n * k / sampled_];
+      int64_t place = k;
+      for (; place > 0 && sample_[place - 1] > row; --place) sample_[place] = sample_[place - 1];
+      sample_[place] = row;
+    }
+    for (int64_t task = 1, below = 0; task < tasks; ++task) {
+      while (below < sampled_ && sample_[below] < rows * task / tasks) ++below;
+      even_ = even_ && 8 * __builtin_llabs(below - sampled_ * task / tasks) <= sampled_;
+    }
+  }
+  /// The first row of a task; of the task after the last, the number of rows.
+  REEL_INLINE int64_t begin(int64_t task) const {
+    return even_ || task == 0 || task == tasks_ ? rows_ * task / tasks_ : sample_[sampled_ * task / tasks_];
+  }
+
+ private:
+  static constexpr int64_t kSample = 128;
+  int64_t sample_[kSample];
+  int64_t sampled_, rows_, tasks_;
+  bool even_ = true;
+};
+
 /// A RowSum's arrays and sizes.
 template <class T, class Index>
 struct AddRows {
@@ -54,25 +84,19 @@ struct AddRows {
         rows(sum.table.shape[0]),
         width(sum.table.shape[1]) {}
 
-  REEL_INLINE void add(int64_t i, int64_t begin, int64_t end) const {
+  REEL_INLINE void add(int64_t i) const {
     T* __restrict const to = table + index[i] * width;
     const T* __restrict const from = y + (source != nullptr ? source[i] : i) * width;
     const T f = factor != nullptr ? factor[i] : T(1);  // a product with 1 is exact
-    for (int64_t j = begin; j < end; ++j) to[j] = fma(f, from[j], to[j]);
+    for (int64_t j = 0; j < width; ++j) to[j] = fma(f, from[j], to[j]);
   }
 
-  /// Wide rows: each thread takes some columns of all rows.
-  void by_columns(int64_t columns) const {
-    parallel_for(width, columns, [this](int64_t begin, int64_t end) {
-      for (int64_t i = 0; i < n; ++i) add(i, begin, end);
-    });
-  }
-
-  /// Narrow rows: each task takes some rows of the table and looks through all indices for them, a block at a time. What
-  /// it finds is collected without a branch, for the processor could not foresee which way it goes.
-  void by_rows(int64_t ranges) const {
-    parallel_for(ranges, 1, [this, ranges](int64_t range, int64_t) {
-      const int64_t first = rows * range / ranges, count = rows * (range + 1) / ranges - first;
+  /// Each task takes a range of the table's rows and looks through all indices for them, a block at a time. What it finds is
+  /// collected without a branch, for the processor could not foresee which way it goes.
+  void by_rows(int64_t tasks) const {
+    const RowRanges<Index> ranges(index, n, rows, tasks);
+    parallel_for(tasks, 1, [&, this](int64_t task, int64_t) {
+      const int64_t first = ranges.begin(task), count = ranges.begin(task + 1) - first;
       constexpr int64_t kBlock = 256;
       int64_t found[kBlock];
       for (int64_t begin = 0; begin < n; begin += kBlock) {
@@ -82,23 +106,23 @@ struct AddRows {
           found[hits] = i;
           hits += static_cast<std::uint64_t>(index[i] - first) < static_cast<std::uint64_t>(count);
         }
-        for (int64_t k = 0; k < hits; ++k) add(found[k], 0, width);
+        for (int64_t k = 0; k < hits; ++k) add(found[k]);
       }
     });
   }
 };
 
-/// How the work is cut cannot show in the result, so that here it may follow the number of threads: each reads all indices.
+/// How the work is cut cannot show in the result, so that here it may follow the number of threads: each reads all indices. Threads
+/// share no rows: what lies beyond a part of a row, the processor fetches too, and takes it from the core that writes it. Halves of
+/// rows of 64 to 1,024 floats took two threads three times as long as one.
 template <class T, class Index>
 void add_rows_of(const AddRows<T, Index>& work) {
-  constexpr int64_t line = 64 / sizeof(T);  // elements of a cache line; they are fetched in pairs
+  constexpr int64_t line = 64 / sizeof(T), page = 4096 / sizeof(T);  // elements
   const int64_t tasks = min<int64_t>(num_threads(), work.n * work.width / kGrain);
-  if (tasks <= 1 || work.width < line / 2) {
-    for (int64_t i = 0; i < work.n; ++i) work.add(i, 0, work.width);
-  } else if (work.width >= 2 * line * tasks) {
-    work.by_columns(ceil_div(work.width, 2 * line * tasks) * 2 * line);
-  } else {
+  if (tasks > 1 && work.rows * work.width >= 2 * tasks * page && work.width >= line / 2) {
     work.by_rows(tasks);
+  } else {
+    for (int64_t i = 0; i < work.n; ++i) work.add(i);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "reel/tests/kernels/arrays.h"
@@ -100,21 +101,30 @@ TYPED_TEST(AddRows, AddsInAscendingOrderForEverySize) {
   }
 }
 
-// Wide rows are shared among threads by columns, narrow ones by rows of the table.
+// A range of the table's rows for each thread: even ones, or by a sample of the indices where some rows are wanted more often.
 TYPED_TEST(AddRows, AddsInAscendingOrderHoweverTheWorkIsShared) {
-  for (const int64_t rows : {1, 7, 3000}) {
+  for (const int64_t rows : {1, 7, 40, 3000}) {
     for (const int64_t width : {8, 16, 33, 64, 257}) {
       const int64_t n = 10000;
       const auto y = test::random_array<TypeParam>(Shape{n, width}, 12);
       const auto table = test::random_array<TypeParam>(Shape{rows, width}, 13);
-      const auto index = random_indices<int64_t>(n, rows, 14);
-      const auto expected = added(y, index, table);
-      for (const int threads : test::kThreadCounts) {
-        const test::Threads scope(threads);
-        TestArray<TypeParam> result = table;
-        test::cpu().add_rows(y, index, result);
-        ASSERT_TRUE(test::same_bits(result, expected)) << rows << " rows of " << width << ", " << threads << " threads";
-        ASSERT_TRUE(result.margins_intact());
+      auto index = random_indices<int64_t>(n, rows, 14);
+      for (const char* wanted : {"evenly", "the first ones", "the last one", "in order"}) {
+        const std::string_view text = wanted;
+        for (int64_t i = 0; i < n; ++i) {
+          if (text == "the first ones") index.set(i, index[i] * index[i] / rows * index[i] / rows);
+          if (text == "the last one") index.set(i, rows - 1);
+          if (text == "in order") index.set(i, i * rows / n);
+        }
+        const auto expected = added(y, index, table);
+        for (const int threads : test::kThreadCounts) {
+          const test::Threads scope(threads);
+          TestArray<TypeParam> result = table;
+          test::cpu().add_rows(y, index, result);
+          ASSERT_TRUE(test::same_bits(result, expected))
+              << rows << " rows of " << width << ", " << threads << " threads, wanted " << wanted;
+          ASSERT_TRUE(result.margins_intact());
+        }
       }
     }
   }
