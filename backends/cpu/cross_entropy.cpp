@@ -15,7 +15,7 @@ REEL_INLINE int64_t rows_per_chunk(int64_t cols) { return max<int64_t>(1, kLossG
 
 /// Bytes that lines to be written to are asked for ahead: near enough that they are still there. Not beyond a thread's rows, or the
 /// next one's would be taken from it: 256 rows of 64 took 1.4 times as long.
-constexpr int64_t kWriteAhead = 8192;
+constexpr int64_t kWriteAhead = kVectorBytes == 64 ? 2048 : 8192;
 
 /// A row of exponentials that still has to be scaled to its gradient.
 template <class T>
