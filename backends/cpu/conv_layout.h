@@ -105,8 +105,10 @@ struct AxisImages {
 };
 
 /// How the outputs of one image are cut into blocks, and the layout of a block's packed input: [channel][run of the last
-/// axis][position on axis 0][position on axis 1][position in the run]. Depends on sizes only.
+/// axis][position on axis 0][position on axis 1][position in the run], or as `interleave` says. Depends on sizes only.
 struct BlockLayout {
+  static constexpr int64_t kLine = 16;  // elements of a cache line, and of a vector, or more
+
   AxisLayout axes[3];
   int64_t blocks[3];  // along each axis
   int64_t lead;       // unused elements before each run of the last axis
@@ -120,17 +122,17 @@ struct BlockLayout {
   }
 
   /// From here on [run of the last axis][position on axis 0][position on axis 1][channel][position in the run]. A loop over
-  /// channels that are far apart makes the processor fetch what lies as far beyond the last one, twenty times and more: the block of
-  /// another thread, whose lines are taken from it again and again. Thus those are rows which the loop reads next.
+  /// channels that are far apart makes the processor fetch up to some twenty such distances ahead: lines of another thread's block,
+  /// which are taken from it again and again. Side by side, that is what the loop reads next. Behind the last channel there is room
+  /// for a vector: what its run spills, there would overwrite the first channel, which has been packed.
   REEL_INLINE void interleave(int64_t channels) {
     channel = pitch;
-    pitch = apart(channels * pitch);
+    pitch = apart(channels * pitch + kLine);
   }
   /// A distance of `elements` or somewhat more: what is a power of two apart fights for the same sets of the cache.
   static REEL_INLINE int64_t apart(int64_t elements) {
-    constexpr int64_t line = 16;
-    elements = ceil_div(elements, line) * line;
-    return elements % (16 * line) == 0 ? elements + line : elements;
+    elements = ceil_div(elements, kLine) * kLine;
+    return elements % (16 * kLine) == 0 ? elements + kLine : elements;
   }
 
   /// Position of tap (k0, k1, k2) of channel 0 for a block's first output.

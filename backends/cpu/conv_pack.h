@@ -118,7 +118,7 @@ class RunPacker {
   /// x, and y for the relu mask, or null: their rows. (A mask: only with stride 1 and zero padding, as the gradient of an input
   /// has them.)
   REEL_INLINE void operator()(const T* x, const T* y, T* to) const {
-    // Padding, the row itself, padding, from left to right, so that what spills is overwritten.
+    // Padding, the row itself, padding, from left to right, so that what spills is overwritten, also by the run packed behind it.
     const bool zeros = mode_ == PaddingMode::zero && !zeroed_;
     if (zeros) fill_zero(to, 0, before_);
     const int64_t count = end_ - before_, first = start_ + before_ * axis_.stride;

@@ -101,6 +101,9 @@ TYPED_TEST(Convolution, IsItsDefinitionWhereOneImageIsManyBlocks) {
       {1, 45, 1, 1, {35, 260}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, PaddingMode::zero},
       {2, 72, 2, 2, {19, 300}, {3, 3}, {1, 1}, {2, 1}, {2, 1}, PaddingMode::replicate},
       {3, 90, 1, 1, {16, 254}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, PaddingMode::zero},
+      // More padding than columns of a block: the row itself begins within a block, wherever in a vector.
+      {1, 3, 1, 1, {3, 1498}, {3, 3}, {1, 1}, {1, 1}, {1, 1392}, PaddingMode::replicate},
+      {1, 17, 1, 1, {4, 218}, {3, 3}, {1, 1}, {1, 1}, {1, 112}, PaddingMode::replicate},
   };
   for (const Sizes& problem : problems) {
     for (const bool relu : {false, true}) {
