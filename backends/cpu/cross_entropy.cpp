@@ -14,7 +14,8 @@ constexpr int64_t kLossGrain = kGrain / 4;
 REEL_INLINE int64_t rows_per_chunk(int64_t cols) { return max<int64_t>(1, kLossGrain / max<int64_t>(cols, 8)); }
 
 /// Bytes that lines to be written to are asked for ahead: near enough that they are still there. Not beyond a thread's rows, or the
-/// next one's would be taken from it: 256 rows of 64 took 1.4 times as long.
+/// next one's would be taken from it: 256 rows of 64 took 1.4 times as long. (32 rows of 50,257 take 0.95 of the time with 2048 for
+/// 8192 where vectors are of 64 bytes, 1.04 where they are of 32: a Zen 4.)
 constexpr int64_t kWriteAhead = kVectorBytes == 64 ? 2048 : 8192;
 
 /// A row of exponentials that still has to be scaled to its gradient.

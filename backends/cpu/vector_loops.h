@@ -153,11 +153,11 @@ inline constexpr std::uint32_t kPowers[] = {0x3f800000, 0x3f7b95c2, 0x3f7837f0, 
 inline constexpr float kPowerTerms[] = {0x1.62e432p-1f, 0x1.ec0c22p-3f, 0x1.c690eap-5f};  // |f| <= 1/16: 2^-25.2
 #endif
 
-/// The same in f32, at most 1.0 ULP, without AVX-512 1.2 (up to 4 for rates below 1e-35), not the bits of scalar::exp; 0 from 1.05
-/// times the smallest normal number down. x rate / ln 2 = k / n + f, k whole and n lanes, and the result is 2^(k / n) (1 + p(f))
-/// with p of degree 3, minimax in the error relative to 2^f. 2^(k / n) comes from a register: the last bits of k choose the lane,
-/// from whose bits j 2^23 / n is taken away, so that k 2^23 / n adds to the exponent alone. (Tang, "Table-driven implementation of
-/// the exponential function in IEEE floating-point arithmetic", 1989.)
+/// The same in f32, at most 1.0 ULP, without AVX-512 1.2 (up to 4 for rates below 1e-35), not the bits of scalar::exp; 0 from 1.02
+/// times the smallest normal number down, without AVX-512 1.05. x rate / ln 2 = k / n + f, k whole and n lanes, and the result is
+/// 2^(k / n) (1 + p(f)) with p of degree 3, minimax in the error relative to 2^f. 2^(k / n) comes from a register: the last bits of
+/// k choose the lane, from whose bits j 2^23 / n is taken away, so that k 2^23 / n adds to the exponent alone. (Tang, "Table-driven
+/// implementation of the exponential function in IEEE floating-point arithmetic", 1989.)
 REEL_INLINE Vec<float> exp_negative(Vec<float> x, float rate = 1) {
   using V = Vec<float>;
   typedef std::uint32_t Bits __attribute__((vector_size(kVectorBytes)));

@@ -131,13 +131,35 @@ TYPED_TEST(AddRows, AddsInAscendingOrderHoweverTheWorkIsShared) {
 }
 
 TYPED_TEST(AddRows, TakesIndicesOf32Bits) {
-  for (const int64_t n : {10, 100000}) {
-    const auto y = test::random_array<TypeParam>(Shape{n, 2}, 8);
-    const auto table = test::random_array<TypeParam>(Shape{400, 2}, 9);
-    const auto index = random_indices<std::int32_t>(n, 400, 10);
-    TestArray<TypeParam> result = table;
-    test::cpu().add_rows(y, index, result);
-    EXPECT_TRUE(test::same_bits(result, added(y, index, table)));
+  for (const int64_t n : {10, 10000}) {
+    for (const int64_t width : {2, 40}) {
+      const auto y = test::random_array<TypeParam>(Shape{n, width}, 8);
+      const auto table = test::random_array<TypeParam>(Shape{400, width}, 9);
+      const auto index = random_indices<std::int32_t>(n, 400, 10);
+      for (const int threads : test::kThreadCounts) {
+        const test::Threads scope(threads);
+        TestArray<TypeParam> result = table;
+        test::cpu().add_rows(y, index, result);
+        EXPECT_TRUE(test::same_bits(result, added(y, index, table)));
+      }
+    }
+  }
+}
+
+// As many threads as rows at most.
+TYPED_TEST(AddRows, OfFewWideRows) {
+  for (const int64_t rows : {1, 2, 3}) {
+    const auto y = test::random_array<TypeParam>(Shape{30, 20001}, 15);
+    const auto table = test::random_array<TypeParam>(Shape{rows, 20001}, 16);
+    const auto index = random_indices<int64_t>(30, rows, 17);
+    const auto expected = added(y, index, table);
+    for (const int threads : {1, 2, 7}) {
+      const test::Threads scope(threads);
+      TestArray<TypeParam> result = table;
+      test::cpu().add_rows(y, index, result);
+      EXPECT_TRUE(test::same_bits(result, expected)) << rows << " rows, " << threads << " threads";
+      EXPECT_TRUE(result.margins_intact());
+    }
   }
 }
 
