@@ -104,6 +104,22 @@ struct Leaves {
     return Op::combine(a, b);
   }
 
+  /// The same of `runs` runs of `length` elements, whole steps of eight vectors, that begin `step` apart.
+  static Vec<T> leaf_of_runs(const T* x, int64_t runs, int64_t length, int64_t step) {
+    using V = Vec<T>;
+    V sums[8];
+    for (V& sum : sums) sum = V::broadcast(Op::template identity<T>());
+    for (int64_t run = 0; run < runs; ++run, x += step) {
+      for (int64_t i = 0; i < length; i += 8 * kWidth) {
+#pragma GCC unroll 8
+        for (int k = 0; k < 8; ++k) sums[k] = Op::combine(sums[k], element(V::load(x + i + k * kWidth)));
+      }
+    }
+    const V a = Op::combine(Op::combine(sums[0], sums[4]), Op::combine(sums[2], sums[6]));
+    const V b = Op::combine(Op::combine(sums[1], sums[5]), Op::combine(sums[3], sums[7]));
+    return Op::combine(a, b);
+  }
+
   REEL_INLINE static T finish(Vec<T> partial) {
     return REEL_CPU_ISA::reduce(partial, [](auto a, auto b) { return Op::combine(a, b); });
   }
@@ -126,8 +142,11 @@ struct Leaves<Op, T> {
 
 /// What the loops below need to know of an op and a dtype.
 struct Kernels {
-  int64_t leaf;                                               // elements in a leaf
-  void (*segment)(const void* x, int64_t count, Slot* to);    // the tree of a segment's leaves
+  int64_t leaf;                                             // elements in a leaf
+  void (*segment)(const void* x, int64_t count, Slot* to);  // the tree of a segment's leaves
+  // A leaf of runs that begin `step` elements apart, of a multiple of `run_step` elements each; null: none.
+  void (*runs)(const void* x, int64_t runs, int64_t length, int64_t step, Slot* to);
+  int64_t run_step;
   void (*merge)(const Slot* slots, int64_t count, Slot* to);  // the tree of consecutive subtrees
   void (*finish)(const Slot* slot, int64_t divisor, void* y);
   // All of the above for rows of one segment, `step` elements apart. `far`: each of one leaf, and from memory.
@@ -155,6 +174,10 @@ struct KernelsOf {
 
   static void segment(const void* x, int64_t count, Slot* to) {
     const Partial partial = tree(static_cast<const T*>(x), count);
+    __builtin_memcpy(to, &partial, sizeof partial);
+  }
+  static void runs(const void* x, int64_t runs, int64_t length, int64_t step, Slot* to) {
+    const Partial partial = L::leaf_of_runs(static_cast<const T*>(x), runs, length, step);
     __builtin_memcpy(to, &partial, sizeof partial);
   }
   static void merge(const Slot* slots, int64_t count, Slot* to) {
@@ -254,11 +277,17 @@ struct KernelsOf {
 Kernels kernels_of(ReduceOp op, DType dtype) {
   Kernels kernels = dispatch_reduction(op, dtype, []<class Op, class T>() {
     using K = KernelsOf<Op, T>;
-    return Kernels{Leaves<Op, T>::kLeaf, K::segment, K::merge, K::finish, K::rows};
+    Kernels kernels = {Leaves<Op, T>::kLeaf, K::segment, nullptr, 1, K::merge, K::finish, K::rows};
+    if constexpr (std::is_same_v<Op, Sum> && std::is_same_v<T, float>) {
+      kernels.runs = K::runs;
+      kernels.run_step = 8 * Vec<T>::width;
+    }
+    return kernels;
   });
   if (is_of_squares(op))
     dispatch_floating(dtype, [&kernels]<class T>() {
       kernels.segment = KernelsOf<SumOfSquares, T>::segment;
+      kernels.runs = nullptr;
       kernels.rows = KernelsOf<SumOfSquares, T>::rows;
     });
   return kernels;
@@ -340,6 +369,11 @@ class Rows {
         kernels_.segment(at(offsets[0] + run.offsets[0] + i % r_.reduced.inner()), n, leaves + count);
         continue;
       }
+      if (block_ == 1 && kernels_.runs != nullptr && are_even_runs(i, n)) {
+        const int64_t length = r_.reduced.inner(), step = r_.reduced.strides[0][0];
+        kernels_.runs(at(offsets[0] + i / length * step), n / length, length, step, leaves + count);
+        continue;
+      }
       gather(offsets, rows, i, n, elements, pitch);
       for (int64_t row = 0; row < rows; ++row) {
         kernels_.segment(elements + row * pitch, n, leaves + row * kSegmentLeaves + count);
@@ -348,6 +382,12 @@ class Rows {
     for (int64_t row = 0; row < rows; ++row) {
       kernels_.merge(leaves + row * kSegmentLeaves, count, slots + (first_row + row) * segments_ + segment);
     }
+  }
+
+  /// Whether elements [first, first + n) of a row are whole runs at even distances that `runs` takes.
+  bool are_even_runs(int64_t first, int64_t n) const {
+    const int64_t length = r_.reduced.inner();
+    return r_.reduced.rank == 2 && length % kernels_.run_step == 0 && first % length == 0 && n % length == 0;
   }
 
   /// Elements [first, first + n) of the rows that start at `offsets`, in the order in which they lie.
