@@ -104,7 +104,8 @@ struct Leaves {
     return Op::combine(a, b);
   }
 
-  /// The same of `runs` runs of `length` elements, whole steps of eight vectors, that begin `step` apart.
+  /// The same of `runs` runs of `length` elements, whole steps of eight vectors, that begin `step` apart. (With no rest to be added
+  /// to one of them, an array stays in registers.)
   static Vec<T> leaf_of_runs(const T* x, int64_t runs, int64_t length, int64_t step) {
     using V = Vec<T>;
     V sums[8];

@@ -109,12 +109,11 @@ TYPED_TEST(AddRows, AddsInAscendingOrderHoweverTheWorkIsShared) {
       const auto y = test::random_array<TypeParam>(Shape{n, width}, 12);
       const auto table = test::random_array<TypeParam>(Shape{rows, width}, 13);
       auto index = random_indices<int64_t>(n, rows, 14);
-      for (const char* wanted : {"evenly", "the first ones", "the last one", "in order"}) {
-        const std::string_view text = wanted;
+      for (const std::string_view wanted : {"evenly", "the first ones", "the last one", "in order"}) {
         for (int64_t i = 0; i < n; ++i) {
-          if (text == "the first ones") index.set(i, index[i] * index[i] / rows * index[i] / rows);
-          if (text == "the last one") index.set(i, rows - 1);
-          if (text == "in order") index.set(i, i * rows / n);
+          if (wanted == "the first ones") index.set(i, index[i] * index[i] / rows * index[i] / rows);
+          if (wanted == "the last one") index.set(i, rows - 1);
+          if (wanted == "in order") index.set(i, i * rows / n);
         }
         const auto expected = added(y, index, table);
         for (const int threads : test::kThreadCounts) {
