@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <exception>
 #include <string>
 
@@ -77,12 +78,16 @@ std::int64_t level2_cache_bytes() {
 }
 
 std::int64_t last_cache_bytes() {
-#if defined(_SC_LEVEL3_CACHE_SIZE)
-  static const std::int64_t bytes = std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE));
+  // Not sysconf: of AMD's processors glibc 2.36 adds up all caches of level 3, of which a core has one.
+  static const std::int64_t bytes = [] {
+    long kilobytes = 0;
+    if (std::FILE* const file = std::fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r")) {
+      if (std::fscanf(file, "%ldK", &kilobytes) != 1) kilobytes = 0;
+      std::fclose(file);
+    }
+    return std::int64_t{kilobytes} << 10;
+  }();
   return bytes;
-#else
-  return 0;
-#endif
 }
 
 void parallel_chunks(std::int64_t count, std::int64_t chunk, void (*body)(void*, std::int64_t, std::int64_t),

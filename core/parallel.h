@@ -17,7 +17,7 @@ namespace detail {
 REEL_API int available_threads();
 /// Of a core of this machine; 0 if the system does not tell.
 REEL_API std::int64_t level2_cache_bytes();
-/// The level 3 cache's, which cores and other programs share; 0 if there is none or the system does not tell.
+/// Of the level 3 cache of a core, which it shares with others and their programs; 0 if there is none or the system does not tell.
 REEL_API std::int64_t last_cache_bytes();
 /// Calls body(context, begin, end) once for each of the consecutive chunks [0, chunk), [chunk, 2 chunk), ... of [0, count),
 /// on several threads. The first exception is rethrown here after all threads have stopped. Serial inside a parallel

@@ -72,7 +72,7 @@ template void run_whole_vectors(int64_t, const double*, const double*, double*, 
 
 void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int64_t step_b, void* y, int64_t step_y,
                      int64_t count, Run streamed) {
-  const bool past_caches = y != a && y != b && streams(y, count * step_y);
+  const bool past_caches = y != a && y != b && streams(y, count * step_y, kStreamElementsBytes);
   if (past_caches && streamed != nullptr) run = streamed;
   parallel_for(count, even_chunk(count, count <= kGrain ? kAlone : kGrain), [=](int64_t begin, int64_t end) {
     const char* from_a = static_cast<const char*>(a) + begin * step_a;

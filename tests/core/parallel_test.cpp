@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -60,6 +61,14 @@ TEST_F(Parallel, MoreThreadsThanAnyMachineHasAreRefused) {
   std::atomic<int> visits{0};
   parallel_for(3000, 1, [&](std::int64_t, std::int64_t) { ++visits; });
   EXPECT_EQ(visits, 3000);
+}
+
+// Other cores' caches of the same level are not added up, as sysconf does on some machines.
+TEST_F(Parallel, TheLastCacheIsThatOfOneCore) {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
+  std::int64_t kilobytes = 0;
+  file >> kilobytes;
+  EXPECT_EQ(detail::last_cache_bytes(), file ? 1024 * kilobytes : 0);
 }
 
 TEST_F(Parallel, ThreadCountMustBePositive) {
