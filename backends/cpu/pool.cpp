@@ -175,6 +175,35 @@ REEL_INLINE V every_other(V a, V b, std::integer_sequence<int, i...>) {
   return {__builtin_shufflevector(a.raw, b.raw, (2 * i + odd)...)};
 }
 
+/// Each lane of x twice, from lane first / 2 on.
+template <int first, class V, int... i>
+REEL_INLINE V twice(V x, std::integer_sequence<int, i...>) {
+  return {__builtin_shufflevector(x.raw, x.raw, ((first + i) / 2)...)};
+}
+
+/// A masked store takes tens of cycles on a Zen 3.
+template <class V, class T>
+REEL_INLINE void store_first(V v, int64_t count, T* to) {
+  if (count == V::width) v.store(to);
+  else v.store(to, V::first(count));
+}
+
+/// Calls f(row, the upper of the two rows of x that its windows see) for each row of outputs, in parallel.
+template <class F>
+REEL_INLINE void for_each_row_2x2(const Conv& c, F f) {
+  const int64_t rows = c.batch * c.in * c.output[0] * c.output[1];
+  parallel_for(rows, max<int64_t>(1, kGrain / (4 * c.output[2])), [=, &c](int64_t begin, int64_t end) REEL_ONCE {
+    int64_t below = begin % c.output[1], top = begin / c.output[1] * c.input[1] + 2 * below;
+    for (int64_t row = begin; row < end; ++row, top += 2) {
+      f(row, top);
+      if (++below == c.output[1]) {
+        below = 0;
+        top += c.input[1] - 2 * c.output[1];
+      }
+    }
+  });
+}
+
 /// A row of n windows over the rows `top` and `top` + width of a plane; to[i]: the place of the maximum, the window's being
 /// start + 2 i; or null. By vectors, since a branch would be foreseen wrongly for every other window.
 template <class T>
@@ -200,7 +229,7 @@ template <class T>
     take(every_other<1>(a, b, lanes), 1);
     take(every_other<0>(c, d, lanes), width);
     take(every_other<1>(c, d, lanes), width + 1);
-    best.store(y + i, V::first(count));
+    store_first(best, count, y + i);
     if (to == nullptr) continue;
     for (int64_t lane = 0; lane < count; ++lane) to[i + lane] = start + 2 * (i + lane) + place[lane];
   }
@@ -209,15 +238,10 @@ template <class T>
 template <class T>
 void max_pool_2x2(const Conv& c, const T* x, T* y, int64_t* which) {
   const int64_t columns = c.output[2], width = c.input[2];
-  const int64_t rows = c.batch * c.in * c.output[0] * c.output[1];
-  parallel_for(rows, max<int64_t>(1, kGrain / (4 * columns)), [=, &c](int64_t begin, int64_t end) REEL_ONCE {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t slice = row / c.output[1], o1 = row % c.output[1];  // one of input[0] in each plane
-      const T* const top = x + (slice * c.input[1] + 2 * o1) * width;
-      const int64_t start = (slice % c.input[0] * c.input[1] + 2 * o1) * width;
-      max_pool_row_2x2(top, width, columns, start, y + row * columns,
-                       which != nullptr ? which + row * columns : nullptr);
-    }
+  for_each_row_2x2(c, [=, &c](int64_t row, int64_t top) {
+    int64_t* const to = which != nullptr ? which + row * columns : nullptr;
+    const int64_t start = to != nullptr ? top % (c.input[0] * c.input[1]) * width : 0;
+    max_pool_row_2x2(x + top * width, width, columns, start, y + row * columns, to);
   });
 }
 
@@ -266,8 +290,38 @@ struct Counts {
   }
 };
 
+/// Averages of the usual windows have loops of their own where they are most used: the library is to stay small.
+template <class T>
+inline constexpr bool kHasAverage2x2 = std::is_same_v<T, float>&& kVectorBytes > 16;
+
+/// The averages of a row of n windows over the rows `top` and `top` + width.
+template <class T>
+[[gnu::noinline]] void average_row_2x2(const T* top, int64_t width, int64_t n, T* y) {
+  using V = Vec<T>;
+  constexpr auto lanes = std::make_integer_sequence<int, V::width>();
+  for (int64_t i = 0; i < n; i += V::width) {
+    const int64_t count = min<int64_t>(n - i, V::width);
+    const auto first = V::first(min<int64_t>(2 * count, V::width)),
+               rest = V::first(max<int64_t>(2 * count - V::width, 0));
+    V sum = V::zero();
+    for (const T* const p : {top + 2 * i, top + width + 2 * i}) {
+      const V a = V::load(p, first), b = V::load(p + V::width, rest);
+      sum = sum + every_other<0>(a, b, lanes) + every_other<1>(a, b, lanes);
+    }
+    store_first(sum * V::broadcast(T(0.25)), count, y + i);
+  }
+}
+
+template <class T>
+void average_pool_2x2(const Conv& c, const T* x, T* y) {
+  const int64_t columns = c.output[2], width = c.input[2];
+  for_each_row_2x2(
+      c, [=](int64_t row, int64_t top) { average_row_2x2(x + top * width, width, columns, y + row * columns); });
+}
+
 template <class T>
 void average_pool(const Conv& c, bool count_padding, const T* x, T* y) {
+  if (kHasAverage2x2<T> && is_two_by_two(c)) return average_pool_2x2(c, x, y);
   const Counts<T> counts(c, count_padding);
   for_rows<T>(c, [&](int64_t begin, int64_t end, T* sums) {
     const int64_t columns = c.output[2];
@@ -281,8 +335,36 @@ void average_pool(const Conv& c, bool count_padding, const T* x, T* y) {
   });
 }
 
+/// The gradients of a row of n windows over the rows `top` and `top` + width, which are zeros.
+template <class T>
+[[gnu::noinline]] void spread_row_2x2(const T* dy, int64_t n, T* top, int64_t width) {
+  using V = Vec<T>;
+  constexpr auto lanes = std::make_integer_sequence<int, V::width>();
+  for (int64_t i = 0; i < n; i += V::width) {
+    const int64_t count = min<int64_t>(n - i, V::width), rest = 2 * count - V::width;
+    const V share = V::load(dy + i, V::first(count)) * V::broadcast(T(0.25)) + V::zero();
+    for (T* const p : {top + 2 * i, top + width + 2 * i}) {
+      store_first(twice<0>(share, lanes), min<int64_t>(2 * count, V::width), p);
+      if (rest > 0) store_first(twice<V::width>(share, lanes), rest, p + V::width);
+    }
+  }
+}
+
+template <class T>
+void average_pool_backward_2x2(const Conv& c, const T* dy, T* dx) {
+  const int64_t columns = c.output[2], width = c.input[2];
+  for_each_plane(c, dx, [=, &c](int64_t plane, T* to) {
+    const T* from = dy + plane * product(c.output);
+    for (int64_t slice = 0; slice < c.input[0]; ++slice, to += c.input[1] * width) {
+      for (int64_t row = 0; row < c.output[1]; ++row, from += columns)
+        spread_row_2x2(from, columns, to + 2 * row * width, width);
+    }
+  });
+}
+
 template <class T>
 void average_pool_backward(const Conv& c, bool count_padding, const T* dy, T* dx) {
+  if (kHasAverage2x2<T> && is_two_by_two(c)) return average_pool_backward_2x2(c, dy, dx);
   const Counts<T> counts(c, count_padding);
   const int64_t columns = c.output[2], rows = c.output[0] * c.output[1];
   for_each_plane(c, dx, [&](int64_t plane, T*) {
