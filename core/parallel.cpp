@@ -78,13 +78,16 @@ std::int64_t level2_cache_bytes() {
 }
 
 std::int64_t last_cache_bytes() {
-  // Not sysconf: of AMD's processors glibc 2.36 adds up all caches of level 3, of which a core has one.
   static const std::int64_t bytes = [] {
     long kilobytes = 0;
     if (std::FILE* const file = std::fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r")) {
       if (std::fscanf(file, "%ldK", &kilobytes) != 1) kilobytes = 0;
       std::fclose(file);
     }
+#if defined(_SC_LEVEL3_CACHE_SIZE)
+    // The second choice: of AMD's processors glibc 2.36 adds up all caches of level 3, of which a core has one.
+    if (kilobytes == 0) return std::int64_t{std::max(0L, sysconf(_SC_LEVEL3_CACHE_SIZE))};
+#endif
     return std::int64_t{kilobytes} << 10;
   }();
   return bytes;

@@ -169,23 +169,10 @@ REEL_INLINE bool is_two_by_two(const Conv& c) {
   return c.kernel[0] == 1 && c.stride[0] == 1 && c.padding[0] == 0 && halves(1) && halves(2) && c.input[2] < most;
 }
 
-/// Lanes 0, 2, 4, ... of a and b, or 1, 3, 5, ...
-template <int odd, class V, int... i>
-REEL_INLINE V every_other(V a, V b, std::integer_sequence<int, i...>) {
-  return {__builtin_shufflevector(a.raw, b.raw, (2 * i + odd)...)};
-}
-
-/// Each lane of x twice, from lane first / 2 on.
-template <int first, class V, int... i>
-REEL_INLINE V twice(V x, std::integer_sequence<int, i...>) {
-  return {__builtin_shufflevector(x.raw, x.raw, ((first + i) / 2)...)};
-}
-
-/// A masked store takes tens of cycles on a Zen 3.
-template <class V, class T>
-REEL_INLINE void store_first(V v, int64_t count, T* to) {
-  if (count == V::width) v.store(to);
-  else v.store(to, V::first(count));
+/// Lanes 1, 3, 5, ... of low, then of high.
+template <class T>
+REEL_INLINE Vec<T> odd_lanes(Vec<T> low, Vec<T> high) {
+  return pick_lanes<Vec<T>::width, [](int i) { return 2 * i + 1; }>(low, high);
 }
 
 /// Calls f(row, the upper of the two rows of x that its windows see) for each row of outputs, in parallel.
@@ -211,7 +198,6 @@ template <class T>
   using V = Vec<T>;
   using Places = decltype(V().raw <= V().raw);  // integers of T's size
   using Place = typename TapOf<T>::Type;
-  constexpr auto lanes = std::make_integer_sequence<int, V::width>();
   for (int64_t i = 0; i < n; i += V::width) {
     const int64_t count = min<int64_t>(n - i, V::width);
     const auto first = V::first(min<int64_t>(2 * count, V::width)),
@@ -219,17 +205,17 @@ template <class T>
     const T* const p = top + 2 * i;
     const V a = V::load(p, first), b = V::load(p + V::width, rest);
     const V c = V::load(p + width, first), d = V::load(p + width + V::width, rest);
-    V best = every_other<0>(a, b, lanes);
+    V best = even_lanes(a, b);
     Places place = {};
     const auto take = [&](V x, int64_t at) {
       const Places wins = ~(x.raw <= best.raw) & (best.raw == best.raw);
       best.raw = wins ? x.raw : best.raw;
       place = wins ? static_cast<Place>(at) - Places{} : place;
     };
-    take(every_other<1>(a, b, lanes), 1);
-    take(every_other<0>(c, d, lanes), width);
-    take(every_other<1>(c, d, lanes), width + 1);
-    store_first(best, count, y + i);
+    take(odd_lanes(a, b), 1);
+    take(even_lanes(c, d), width);
+    take(odd_lanes(c, d), width + 1);
+    best.store(y + i, V::first(count));
     if (to == nullptr) continue;
     for (int64_t lane = 0; lane < count; ++lane) to[i + lane] = start + 2 * (i + lane) + place[lane];
   }
@@ -292,13 +278,12 @@ struct Counts {
 
 /// Averages of the usual windows have loops of their own where they are most used: the library is to stay small.
 template <class T>
-inline constexpr bool kHasAverage2x2 = std::is_same_v<T, float>&& kVectorBytes > 16;
+inline constexpr bool kHasAverage2x2 = sizeof(T) == 4 && kVectorBytes > 16;
 
 /// The averages of a row of n windows over the rows `top` and `top` + width.
 template <class T>
 [[gnu::noinline]] void average_row_2x2(const T* top, int64_t width, int64_t n, T* y) {
   using V = Vec<T>;
-  constexpr auto lanes = std::make_integer_sequence<int, V::width>();
   for (int64_t i = 0; i < n; i += V::width) {
     const int64_t count = min<int64_t>(n - i, V::width);
     const auto first = V::first(min<int64_t>(2 * count, V::width)),
@@ -306,9 +291,9 @@ template <class T>
     V sum = V::zero();
     for (const T* const p : {top + 2 * i, top + width + 2 * i}) {
       const V a = V::load(p, first), b = V::load(p + V::width, rest);
-      sum = sum + every_other<0>(a, b, lanes) + every_other<1>(a, b, lanes);
+      sum = sum + even_lanes(a, b) + odd_lanes(a, b);
     }
-    store_first(sum * V::broadcast(T(0.25)), count, y + i);
+    (sum * V::broadcast(T(0.25))).store(y + i, V::first(count));
   }
 }
 
@@ -335,17 +320,18 @@ void average_pool(const Conv& c, bool count_padding, const T* x, T* y) {
   });
 }
 
-/// The gradients of a row of n windows over the rows `top` and `top` + width, which are zeros.
+/// Writes the gradients of a row of n windows to the rows `top` and `top` + width. (0 is added to each, which leaves no -0.)
 template <class T>
 [[gnu::noinline]] void spread_row_2x2(const T* dy, int64_t n, T* top, int64_t width) {
   using V = Vec<T>;
-  constexpr auto lanes = std::make_integer_sequence<int, V::width>();
   for (int64_t i = 0; i < n; i += V::width) {
-    const int64_t count = min<int64_t>(n - i, V::width), rest = 2 * count - V::width;
+    const int64_t count = min<int64_t>(n - i, V::width);
+    const auto first = V::first(min<int64_t>(2 * count, V::width)),
+               rest = V::first(max<int64_t>(2 * count - V::width, 0));
     const V share = V::load(dy + i, V::first(count)) * V::broadcast(T(0.25)) + V::zero();
     for (T* const p : {top + 2 * i, top + width + 2 * i}) {
-      store_first(twice<0>(share, lanes), min<int64_t>(2 * count, V::width), p);
-      if (rest > 0) store_first(twice<V::width>(share, lanes), rest, p + V::width);
+      twice_low(share).store(p, first);
+      twice_high(share).store(p + V::width, rest);
     }
   }
 }

@@ -8,16 +8,17 @@
 /// results that are not in the cache any more when they are read next.
 namespace reel::cpu::REEL_CPU_ISA {
 
-/// A result of this size, beside an input as large, is more than the part of a last cache that one program usually has. (On two
-/// cores of a Zen 3 and of a Zen 4 whose caches have 32 MB: the first copies 13 MB at 22 to 30 GB/s with ordinary stores and at 35
-/// past the caches, the second at 145 and 57.)
+/// From this size on a result goes past the caches. Beside an input as large, two cores of a Zen 3 copy 13 MB at 35 GB/s so, and at
+/// 22 to 30 with ordinary stores; two of a Zen 4 at 57 and 145, so that kernels of AVX-512 begin later. Both have a last cache of
+/// 32 MB.
 inline constexpr int64_t kStreamBytes = (kVectorBytes == 64 ? 24 : 12) << 20;
-/// The same of elementwise ops: the next op often reads what they write, which takes longer then than was saved below 16 MB.
+/// The same of elementwise ops, whose results the next op often reads: on the Zen 3 a sum of 13 MB and the sum of that took up to a
+/// third longer when the first went past the caches.
 inline constexpr int64_t kStreamElementsBytes = (kVectorBytes == 64 ? 24 : 16) << 20;
-/// The same where rows are only repeated, with nothing read or computed between stores. Past the caches, that Zen 4's memory takes
+/// The same where rows are only repeated, with nothing read or computed between stores. Past the caches, the Zen 4's memory takes
 /// 28 GB/s of these, whatever their size. Ordinary stores give 68 GB/s for 13 MB, 48 for 24 and 36 for 48, and along with the
 /// reading of as much before, which then waits for what they left, there is no difference at 48. On the Zen 3, after the reading
-/// of 13 MB, they take 1.2 to 1.4 times as long for as much as streams, 1.8 on one core.
+/// of 13 MB, ordinary stores take 1.2 to 2 times as long as those past the caches.
 inline constexpr int64_t kStreamRepeatedBytes = (kVectorBytes == 64 ? 48 : 12) << 20;
 
 /// Whether a result of `bytes` is to go past the caches: of `from`, and of a sixteenth of a last cache so large that many programs

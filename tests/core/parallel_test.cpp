@@ -68,7 +68,8 @@ TEST_F(Parallel, TheLastCacheIsThatOfOneCore) {
   std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
   std::int64_t kilobytes = 0;
   file >> kilobytes;
-  EXPECT_EQ(detail::last_cache_bytes(), file ? 1024 * kilobytes : 0);
+  if (!file) GTEST_SKIP() << "the system does not tell";
+  EXPECT_EQ(detail::last_cache_bytes(), 1024 * kilobytes);
 }
 
 TEST_F(Parallel, ThreadCountMustBePositive) {

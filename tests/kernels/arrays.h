@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
@@ -13,6 +14,9 @@
 // Arrays with memory of their own for the tests of kernels, which need no Tensor.
 
 namespace reel::test {
+
+/// What every instruction set writes past the caches; only repeated rows stay in them up to 48 MiB.
+inline std::int64_t bytes_past_caches() { return std::max<std::int64_t>(24 << 20, detail::last_cache_bytes() / 16); }
 
 /// How an array lies in memory. Strides of axes of size 1 are odd numbers that no kernel may use.
 enum class Layout {

@@ -12,9 +12,8 @@ namespace {
 
 // Where rows have gaps nothing is asked for.
 TEST(ReduceLarge, SumsHaveTheBitsOfThoseWithGaps) {
-  const std::int64_t bytes = std::max<std::int64_t>(16 << 20, detail::last_cache_bytes() / 16);
   for (const std::int64_t width : {15, 16, 63, 64, 100, 127, 128, 129}) {
-    const Shape shape{bytes / (4 * width) + 11, width};
+    const Shape shape{bytes_past_caches() / (4 * width) + 11, width};
     const auto x = random_array<float>(shape, 36, Layout::contiguous);
     TestArray<float> gapped(shape, Layout::gapped);
     for (std::int64_t i = 0; i < x.size(); ++i) gapped.set(i, x[i]);
