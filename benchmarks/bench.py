@@ -56,9 +56,12 @@ def measure_all(chosen, bars, reel, limits, peers, options, results):
     available = [row for program in reel.programs for row in program.rows]
     rows = dict.fromkeys(row for name in chosen for row in suites.rows_of(name, bars, available, options.quick)
                          if re.search(options.rows, row))
-    weights = {row: OP_WEIGHT if "#" in row else 1 for row in rows}
-    progress, problems, broken = measure.Progress(sum(weights.values())), [], []
-    for row in rows:
+    # The ops go round after round through all of them: one takes so little time that what disturbs the machine for a second would
+    # have all its rounds.
+    turns = [(row, rounds, seconds, 1) for row in rows if "#" not in row]
+    turns += [(row, 1, op_seconds, OP_WEIGHT / rounds) for row in rows if "#" in row] * rounds
+    progress, problems, broken = measure.Progress(sum(weight for *_, weight in turns)), [], []
+    for row, rounds_of_row, seconds_of_row, weight in turns:
         entry = next((entry for entry in bars if row in entry["rows"]), {"bars": {}})
         if not reel.ways(row):
             broken.append(f"{row}: bars.json holds it to a bar, and no program has it")
@@ -67,12 +70,13 @@ def measure_all(chosen, bars, reel, limits, peers, options, results):
         def undecided(times, limit_times):
             return judge.Judge({row: {"times": times, "limits": limit_times}}, limits.work).undecided(entry, row)
 
-        progress.show(row, len(rows), weights[row])
+        progress.show(row, len(turns), weight)
         limits.sample(seconds / 2, every=60 if options.quick else 20)
         try:
-            results[row], found = measure.measure_row(
-                row, reel, peers, limits, suites.limits_beside(row, bars), rounds, op_seconds if "#" in row else seconds,
+            result, found = measure.measure_row(
+                row, reel, peers, limits, suites.limits_beside(row, bars), rounds_of_row, seconds_of_row,
                 variants=suites.shows_variants(row, chosen), beside=judge.rows_beside(entry, row), undecided=undecided)
+            results[row] = measure.joined(results[row], result) if row in results else result
             problems += found
         except RuntimeError as error:
             broken.append(str(error))

@@ -8,6 +8,7 @@ import json
 import random
 import sys
 import tempfile
+import types
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -315,6 +316,26 @@ class Measuring(unittest.TestCase):
             return len(outcome["times"]["reel"]["plain"])
 
         self.assertEqual([rounds_until(enough) for enough in (0, 5, 8, 100)], [5, 5, 8, 15])
+
+    def test_rounds_of_two_calls_are_joined(self):
+        reel = FakeProgram({"row": 1.0})
+        first, _ = self.measure(reel, [], 2, ["limit_copy"])
+        reel.seconds["row"] = 3.0
+        second, _ = self.measure(reel, [], 3, ["limit_copy"])
+        outcome = measure.joined(first, second)
+        self.assertEqual(outcome["times"]["reel"]["plain"], [1.0] * 2 + [3.0] * 3)
+        self.assertEqual(len(outcome["widths"]["reel"]["plain"]), 5)
+        self.assertEqual(outcome["limits"], {"limit_copy": [1.0] * 5})
+        self.assertEqual(outcome["work"], {"bytes": 8, "flops": 0})
+
+    def test_ops_are_measured_round_after_round(self):
+        program = FakeProgram({"add#l2": 1.0, "mul#l2": 2.0, "sum_100": 3.0})
+        options, results = types.SimpleNamespace(quick=False, rounds=3, rows=""), {}
+        rounds, broken = bench.measure_all(["ops", "sums"], [], programs.Side("reel", [program]),
+                                           measure.Limits(FakeProgram({})), [], options, results)
+        self.assertEqual((rounds, broken), (3, []))
+        self.assertEqual([row for row, *_ in program.asked], ["sum_100"] * 3 + ["add#l2", "mul#l2"] * 3)
+        self.assertEqual(results["mul#l2"]["times"]["reel"]["plain"], [2.0] * 3)
 
     def test_a_peer_that_fails_is_left_out_and_named(self):
         outcome, problems = self.measure(FakeProgram({"row": 1.0}), [programs.Side("torch", [FakeProgram({"row": None})])])

@@ -123,3 +123,10 @@ def measure_row(row, reel, peers, limits, limit_rows, rounds, seconds, variants=
         side.forget()
     return {"times": times, "widths": widths, "limits": limit_times, "work": {"bytes": plain["bytes"], "flops": plain["flops"]},
             "wrong": wrong, "notes": notes}, problems
+
+
+def joined(earlier, later):
+    """What two calls of measure_row gave for the same sides, as if they had been one: lists of rounds and faults are joined."""
+    if isinstance(later, dict):
+        return {key: joined(earlier[key], value) for key, value in later.items()}
+    return earlier + later if isinstance(later, list) else later
