@@ -74,6 +74,9 @@ class REEL_API Ops {
   /// arrays contiguous, of one shape, f32 or f64.
   virtual void binary_backward(BinaryOp op, const Operand& a, const Operand& b, const Array& dy, const Array* da,
                                const Array* db) = 0;
+  /// y[i] = a[i] where condition[i] (bool8) is not 0, else b[i]: the bits of any dtype. condition has y's shape, a and b have it or
+  /// one element.
+  virtual void choose(const Array& condition, const Array& a, const Array& b, const Array& y) = 0;
   /// y += x; both strided.
   virtual void accumulate(const Array& x, const Array& y) = 0;
   /// y = f(x; parameters), with as many parameters as the op's list entry says; x strided.

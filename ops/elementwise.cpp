@@ -23,6 +23,7 @@ namespace reel {
 namespace {
 
 using detail::Gradients;
+using detail::packed;
 using detail::Parameters;
 using detail::record_op;
 using detail::relu_mask;
@@ -30,10 +31,7 @@ using detail::taping;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A mask is a constant of zeros and ones in the dtype of what it chooses from.
-Tensor complement(const Tensor& mask) {
-  return untaped([&] { return 1 - mask; });
-}
+Tensor summed_to(const Tensor& dx, const Shape& shape) { return dx.shape() == shape ? dx : detail::sum_to(dx, shape); }
 
 // --- where ------------------------------------------------------------------------------------------------------------
 
@@ -43,11 +41,23 @@ Tensor side(const Arg& x, DType dtype, Device device) {
 
 Shape shape_of(const Arg& x) { return x.is_tensor() ? x.tensor().shape() : Shape(); }
 
-// Integers have neither NaN nor gradients: products choose.
-Tensor choose_integers(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  const DType dtype = a.dtype(), numbers = dtype == bool8 ? u8 : dtype;
-  const Tensor mask = cast(condition, numbers);
-  return cast(cast(a, numbers) * mask + cast(b, numbers) * (1 - mask), dtype);
+// a where the condition holds, else b, of one dtype and shapes that go with each other.
+Tensor chosen(const Tensor& condition, const Tensor& a, const Tensor& b, const Shape& shape, SourceLocation where) {
+  const auto whole = [&](const Tensor& x) { return packed(detail::broadcast_view(x, shape)); };
+  const auto whole_or_one = [&](const Tensor& x) { return x.size() == 1 ? x : whole(x); };
+  Tensor y = empty(shape, {.dtype = a.dtype(), .device = a.device()});
+  backend(a.device()).choose(whole(condition).array(), whole_or_one(a).array(), whole_or_one(b).array(), y.array());
+  if (taping())
+    record_op("where", where, {&a, &b}, y, {&condition}, [condition](Gradients& g) {
+      const Tensor& dy = g.dy();
+      const Tensor none = zeros({}, {.dtype = dy.dtype(), .device = dy.device()});
+      const auto part = [&](const Tensor& one, const Tensor& other) {
+        return chosen(condition, one, other, dy.shape(), SourceLocation{});
+      };
+      if (g.needs(0)) g.add(0, summed_to(part(dy, none), g.shape(0)));
+      if (g.needs(1)) g.add(1, summed_to(part(none, dy), g.shape(1)));
+    });
+  return y;
 }
 
 Tensor choose(const Tensor& condition, const Arg& a, const Arg& b, SourceLocation location) {
@@ -69,10 +79,8 @@ Tensor choose(const Tensor& condition, const Arg& a, const Arg& b, SourceLocatio
   const Shape sides = check::broadcast("where", given[1], given[2], "shapes", given, location);
   const Shape shape = check::broadcast("where", given[0], sides, "shapes", given, location);
   const Tensor left = side(a, dtype, condition.device()), right = side(b, dtype, condition.device());
-  if (!is_floating(dtype)) return choose_integers(detail::broadcast_view(condition, shape), left, right);
-  const Tensor mask = detail::broadcast_view(untaped([&] { return cast(condition, dtype); }), shape);
   detail::now_running("where", location);  // no longer a cast
-  return relu_mask(left, mask) + relu_mask(right, complement(mask));
+  return chosen(condition, left, right, shape, location);
 }
 
 Tensor choose_beside(const Arg& condition, const Arg& a, const Arg& b, SourceLocation location) {
@@ -89,8 +97,6 @@ std::int64_t within(Scalar bound, DType dtype) {
 }
 
 // --- logaddexp --------------------------------------------------------------------------------------------------------
-
-Tensor summed_to(const Tensor& dx, const Shape& shape) { return dx.shape() == shape ? dx : detail::sum_to(dx, shape); }
 
 // The derivative of logaddexp(a, b) by a, recorded.
 Tensor logaddexp_slope(const Tensor& a, const Tensor& b) {

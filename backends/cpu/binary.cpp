@@ -70,10 +70,8 @@ void exchanged(const void* a, const void* b, void* y, int64_t count) {
 __attribute__((noinline)) void run_copies(Run run, const void* number, bool first, const void* array, void* y,
                                           int64_t count, int64_t size, int64_t size_y) {
   alignas(64) char copies[2048];
-  const int64_t piece = min(count, static_cast<int64_t>(sizeof copies) / size), bytes = piece * size;
-  __builtin_memcpy(copies, number, static_cast<std::size_t>(size));
-  for (int64_t done = size; done < bytes; done *= 2)
-    __builtin_memcpy(copies + done, copies, static_cast<std::size_t>(min(done, bytes - done)));
+  const int64_t piece = min(count, static_cast<int64_t>(sizeof copies) / size);
+  fill_copies(copies, number, size, piece * size);
   for (int64_t i = 0; i < count; i += piece) {
     const char* const part = static_cast<const char*>(array) + i * size;
     run(first ? copies : part, first ? part : copies, static_cast<char*>(y) + i * size_y, min(piece, count - i));

@@ -26,6 +26,7 @@ class CpuOps final : public Ops {
   void binary(BinaryOp op, const Operand& a, const Operand& b, const Array& y) override;
   void binary_backward(BinaryOp op, const Operand& a, const Operand& b, const Array& dy, const Array* da,
                        const Array* db) override;
+  void choose(const Array& condition, const Array& a, const Array& b, const Array& y) override;
   void accumulate(const Array& x, const Array& y) override;
 
   void reduce(ReduceOp op, const Array& x, const Array& y, const Array* which) override;

@@ -116,6 +116,13 @@ REEL_INLINE decltype(auto) dispatch_bytes(std::size_t size, F&& f) {
   return f.template operator()<std::uint8_t>();
 }
 
+/// `bytes` bytes of copies of an element of `size` bytes.
+REEL_INLINE void fill_copies(char* copies, const void* element, int64_t size, int64_t bytes) {
+  __builtin_memcpy(copies, element, static_cast<std::size_t>(size));
+  for (int64_t done = size; done < bytes; done *= 2)
+    __builtin_memcpy(copies + done, copies, static_cast<std::size_t>(min(done, bytes - done)));
+}
+
 // --- loop nests over N operands of one shape ---------------------------------------------------------------------------
 
 /// The axes over which N operands are walked together, outermost first; strides count elements. `rank` is at least 1.

@@ -29,6 +29,7 @@ class CudaOps final : public MissingOps {
   void binary(BinaryOp op, const Operand& a, const Operand& b, const Array& y) override;
   void binary_backward(BinaryOp op, const Operand& a, const Operand& b, const Array& dy, const Array* da,
                        const Array* db) override;
+  void choose(const Array& condition, const Array& a, const Array& b, const Array& y) override;
   void accumulate(const Array& x, const Array& y) override;
   void parametric(ParametricOp op, const double* parameters, const Array& x, const Array& y) override;
   void parametric_backward(ParametricOp op, const double* parameters, const Array& x, const Array& dy,

@@ -9,6 +9,7 @@ set(REEL_CUDA_KERNELS
   cell.cu
   channels.cu
   cholesky.cu
+  choose.cu
   conv.cu
   conv_gathered.cu
   conv_tiled.cu

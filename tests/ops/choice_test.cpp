@@ -5,10 +5,13 @@
 
 #include <cmath>
 
+#include "reel/core/error.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
+#include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/elementwise.h"
+#include "reel/ops/reduce.h"
 #include "reel/ops/unary.h"
 
 namespace reel::test {
@@ -52,6 +55,35 @@ TEST(Where, ChoosesIntegersAndBooleans) {
   EXPECT_THAT(where(x, x, arange(2) == 1).to_vector<std::int64_t>(), ElementsAre(1, 1));
   EXPECT_EQ(where(x, x, x).dtype(), bool8);
   EXPECT_EQ(where(x, arange(2), 0.5).dtype(), f32);
+}
+
+// Bits are chosen, not numbers: -0 and what a NaN carries stay, in halves too, in one piece and in several.
+TEST(Where, KeepsAllBits) {
+  const Tensor zero = where(tensor({1, 0}) > 0, -0.0, tensor({0, 0}, kDouble));
+  EXPECT_TRUE(std::signbit(zero.to_vector<double>()[0]));
+  EXPECT_FALSE(std::signbit(zero.to_vector<double>()[1]));
+  for (const DType dtype : {f32, f64, bf16, f16, i32, i64, u8})
+    for (const std::int64_t n : {1, 7, 1000, 100'000}) {
+      const Tensor a = cast(arange(n), dtype), b = cast(arange(n) * 3, dtype), third = randint(0, 3, {n}) == 0;
+      const std::vector<double> is_third = cast(third, f64).to_vector<double>(),
+                                y = cast(where(third, a, b), f64).to_vector<double>(),
+                                of_a = cast(a, f64).to_vector<double>(), of_b = cast(b, f64).to_vector<double>();
+      const std::vector<double> beside = cast(where(third, a, full({}, 5, {.dtype = dtype})), f64).to_vector<double>();
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        EXPECT_EQ(y[i], is_third[i] == 1 ? of_a[i] : of_b[i]) << name_of(dtype) << " " << n << " " << i;
+        EXPECT_EQ(beside[i], is_third[i] == 1 ? of_a[i] : 5) << name_of(dtype) << " " << n << " " << i;
+      }
+    }
+}
+
+TEST(Where, NoticesThatItsConditionWasOverwritten) {
+  Tape tape;
+  Tensor x = ones({2});
+  tape.watch(x);
+  Tensor condition = tensor({1, 0}) > 0;
+  const Tensor y = sum(where(condition, x, 0));
+  condition.fill_(1);
+  EXPECT_THROW(tape.gradient(y, {x}), VersionError);
 }
 
 TEST(LeakyRelu, HasTheSlopeAtZeroAndKeepsInfinities) {
