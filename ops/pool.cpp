@@ -3,7 +3,9 @@
 #include <string>
 
 #include "reel/ops/arithmetic.h"
+#include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/reduce.h"
 #include "reel/ops/rows.h"
 #include "reel/ops/views.h"
 #include "reel/ops/windows.h"
@@ -66,9 +68,23 @@ Shape shape_of(const Conv& conv, const std::int64_t (&sizes)[3], int axes) {
 
 Tensor spread(const Conv& conv, int axes, bool count_padding, const Tensor& dy);
 
+// Whether one window is all of the input and no more: means of its planes, which other kernels compute faster.
+bool is_global(const Conv& conv) {
+  for (int a = 0; a < 3; ++a)
+    if (conv.output[a] != 1 || conv.kernel[a] != conv.input[a] || conv.padding[a] != 0) return false;
+  return true;
+}
+Shape planes_of(const Conv& conv) { return {conv.batch * conv.in, conv.input[0] * conv.input[1] * conv.input[2]}; }
+
 Tensor averaged(const char* op, const Conv& conv, int axes, bool count_padding, const Tensor& x, SourceLocation where) {
-  Tensor y = empty(shape_of(conv, conv.output, axes), {.dtype = x.dtype(), .device = x.device()});
-  backend(x.device()).pool(PoolOp::average, conv, count_padding, packed(x).array(), y.array(), nullptr);
+  const Shape shape = shape_of(conv, conv.output, axes);
+  Tensor y;
+  if (is_global(conv)) {
+    y = untaped([&] { return reshape(mean(reshape(x, planes_of(conv)), {1}), shape); });
+  } else {
+    y = empty(shape, {.dtype = x.dtype(), .device = x.device()});
+    backend(x.device()).pool(PoolOp::average, conv, count_padding, packed(x).array(), y.array(), nullptr);
+  }
   if (taping())
     record_op(op, where, {&x}, y, {},
               [conv, axes, count_padding](Gradients& g) { g.add(0, spread(conv, axes, count_padding, g.dy())); });
@@ -76,8 +92,18 @@ Tensor averaged(const char* op, const Conv& conv, int axes, bool count_padding, 
 }
 
 Tensor spread(const Conv& conv, int axes, bool count_padding, const Tensor& dy) {
-  Tensor dx = empty(shape_of(conv, conv.input, axes), {.dtype = dy.dtype(), .device = dy.device()});
-  backend(dy.device()).pool_backward(PoolOp::average, conv, count_padding, packed(dy).array(), nullptr, dx.array());
+  const Shape shape = shape_of(conv, conv.input, axes);
+  Tensor dx;
+  if (is_global(conv)) {
+    dx = untaped([&] {
+      const Shape planes = planes_of(conv);
+      const Tensor share = reshape(dy, {planes[0], 1}) / static_cast<double>(planes[1]);
+      return reshape(contiguous(expand(share, planes)), shape);
+    });
+  } else {
+    dx = empty(shape, {.dtype = dy.dtype(), .device = dy.device()});
+    backend(dy.device()).pool_backward(PoolOp::average, conv, count_padding, packed(dy).array(), nullptr, dx.array());
+  }
   if (taping())
     record_op("avg_pool_backward", SourceLocation{}, {&dy}, dx, {}, [conv, axes, count_padding](Gradients& g) {
       g.add(0, averaged("avg_pool", conv, axes, count_padding, g.dy(), SourceLocation{}));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "reel/ops/create.h"
 #include "reel/tests/ops/reference.h"
@@ -140,6 +141,32 @@ OpCase avg_row(int axes, const std::string& variant, const AvgPoolOptions& optio
           .tolerance = 10};
 }
 
+// One window over all of the image.
+OpCase global_row(int axes) {
+  const AvgOp op = kAvg[axes - 1];
+  return {.name = "avg_pool" + std::to_string(axes) + "d/global",
+          .inputs = [axes](Maker& make, Size size) { return Tensors{make.uniform(images(size, axes))}; },
+          .call =
+              [op, axes](const Tensors& in) {
+                const Shape& s = in[0].shape();
+                const PerAxis kernel[] = {s[2], PerAxis(s[2], s[3 % s.rank()]),
+                                          PerAxis(s[2], s[3 % s.rank()], s[4 % s.rank()])};
+                return op(in[0], {.kernel = kernel[axes - 1]}, SourceLocation::current());
+              },
+          .reference =
+              [](const std::vector<Ref>& in) {
+                const Shape& s = in[0].shape;
+                Shape one = s;
+                for (int axis = 2; axis < s.rank(); ++axis) one[axis] = 1;
+                const std::int64_t plane = s[0] == 0 ? 1 : s.size() / (s[0] * s[1]);
+                return filled(one, [&](const auto& i) {
+                  const auto from = in[0].v.begin() + (i[0] * s[1] + i[1]) * plane;
+                  return std::accumulate(from, from + plane, 0.0) / static_cast<double>(plane);
+                });
+              },
+          .tolerance = 10};
+}
+
 template <class Options, class Op>
 std::vector<BadCall> bad_calls(const std::string& name, int axes, Op op) {
   const auto call = [=](std::int64_t side, const Options& options) {
@@ -186,6 +213,7 @@ std::vector<OpCase> pool_cases() {
     rows.push_back(which_row(axes, true));
     rows.push_back(avg_row(axes, "", {}));
     rows.back().bad = bad_calls<AvgPoolOptions>(name("avg_pool"), axes, kAvg[axes - 1]);
+    rows.push_back(global_row(axes));
     rows.push_back(avg_row(axes, "/overlapping", {.kernel = 3, .stride = 1, .padding = 1}));
     rows.push_back(avg_row(axes, "/ceil", {.kernel = 3, .stride = 2, .padding = 1, .ceil = true}));
     rows.push_back(
