@@ -15,9 +15,9 @@ namespace reel {
 REEL_API Tensor clamp(const Tensor& x, Scalar low, Scalar high, SourceLocation where = SourceLocation::current());
 REEL_API Ragged clamp(const Ragged& x, Scalar low, Scalar high, SourceLocation where = SourceLocation::current());
 
-/// a where the condition (bool8) holds, b elsewhere; all three broadcast. Any dtypes: promoted as in arithmetic.h. -0.0
-/// comes out as 0.0. The gradient of the side that is not taken is 0, whatever its value. Throws ShapeError,
-/// DTypeError, DeviceError; Error if both are numbers.
+/// a where the condition (bool8) holds, b elsewhere; all three broadcast. Any dtypes: promoted as in arithmetic.h. The bits
+/// of the chosen element, -0.0 and NaN included. The gradient of the side that is not taken is 0, whatever its value. Throws
+/// ShapeError, DTypeError, DeviceError; Error if both are numbers.
 REEL_API Tensor where(const Tensor& condition, const Arg& a, const Arg& b);
 /// One at least is a Ragged, and the others are or broadcast beside it as in ragged.h. Throws as above.
 REEL_API Ragged where(const Ragged& condition, const RaggedOperand& a, const RaggedOperand& b,

@@ -70,6 +70,7 @@ Tensor spread(const Conv& conv, int axes, bool count_padding, const Tensor& dy);
 
 // Whether one window is all of the input and no more: means of its planes, which other kernels compute faster.
 bool is_global(const Conv& conv) {
+  if (conv.batch == 0 || conv.in == 0) return false;  // no planes, whose sizes may be of any number
   for (int a = 0; a < 3; ++a)
     if (conv.output[a] != 1 || conv.kernel[a] != conv.input[a] || conv.padding[a] != 0) return false;
   return true;
