@@ -1,4 +1,4 @@
-"""Measures Reel and its peers row by row, taking turns, and writes docs/performance.md, or docs/performance-avx2.md without
+"""Measures Reel and its peers, which take turns, and writes docs/performance.md, or docs/performance-avx2.md without
 AVX-512. See scripts/bench."""
 
 import argparse
@@ -61,7 +61,10 @@ def measure_all(chosen, bars, reel, limits, peers, options, results):
     turns = [(row, rounds, seconds, 1) for row in rows if "#" not in row]
     turns += [(row, 1, op_seconds, OP_WEIGHT / rounds) for row in rows if "#" in row] * rounds
     progress, problems, broken = measure.Progress(sum(weight for *_, weight in turns)), [], []
+    failed = set()
     for row, rounds_of_row, seconds_of_row, weight in turns:
+        if row in failed:
+            continue
         entry = next((entry for entry in bars if row in entry["rows"]), {"bars": {}})
         if not reel.ways(row):
             broken.append(f"{row}: bars.json holds it to a bar, and no program has it")
@@ -80,6 +83,8 @@ def measure_all(chosen, bars, reel, limits, peers, options, results):
             problems += found
         except RuntimeError as error:
             broken.append(str(error))
+            failed.add(row)
+            results.pop(row, None)
     progress.end()
     for problem in problems:
         print(f"bench: left out: {problem}", file=sys.stderr)

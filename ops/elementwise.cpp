@@ -42,13 +42,13 @@ Tensor side(const Arg& x, DType dtype, Device device) {
 Shape shape_of(const Arg& x) { return x.is_tensor() ? x.tensor().shape() : Shape(); }
 
 // a where the condition holds, else b, of one dtype and shapes that go with each other.
-Tensor chosen(const Tensor& condition, const Tensor& a, const Tensor& b, const Shape& shape, SourceLocation where) {
+Tensor chosen(const Tensor& condition, const Tensor& a, const Tensor& b, const Shape& shape, SourceLocation location) {
   const auto whole = [&](const Tensor& x) { return packed(detail::broadcast_view(x, shape)); };
   const auto whole_or_one = [&](const Tensor& x) { return x.size() == 1 ? x : whole(x); };
   Tensor y = empty(shape, {.dtype = a.dtype(), .device = a.device()});
   backend(a.device()).choose(whole(condition).array(), whole_or_one(a).array(), whole_or_one(b).array(), y.array());
   if (taping())
-    record_op("where", where, {&a, &b}, y, {&condition}, [condition](Gradients& g) {
+    record_op("where", location, {&a, &b}, y, {&condition}, [condition](Gradients& g) {
       const Tensor& dy = g.dy();
       const Tensor none = zeros({}, {.dtype = dy.dtype(), .device = dy.device()});
       const auto part = [&](const Tensor& one, const Tensor& other) {

@@ -68,7 +68,7 @@ Shape shape_of(const Conv& conv, const std::int64_t (&sizes)[3], int axes) {
 
 Tensor spread(const Conv& conv, int axes, bool count_padding, const Tensor& dy);
 
-// Whether one window is all of the input and no more: means of its planes, which other kernels compute faster.
+// Whether one window is all of the input and no more: then it is the mean of a plane, whose kernels are faster on the CPU.
 bool is_global(const Conv& conv) {
   if (conv.batch == 0 || conv.in == 0) return false;  // no planes, whose sizes may be of any number
   for (int a = 0; a < 3; ++a)

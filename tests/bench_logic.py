@@ -328,6 +328,14 @@ class Measuring(unittest.TestCase):
         self.assertEqual(outcome["limits"], {"limit_copy": [1.0] * 5})
         self.assertEqual(outcome["work"], {"bytes": 8, "flops": 0})
 
+    def test_joined_rounds_tell_a_fault_once_and_keep_a_side_that_one_of_them_lacks(self):
+        first, second = result([1.0], torch=[2.0]), result([3.0], numba=[4.0])
+        for outcome in (first, second):
+            outcome.update(widths={}, wrong=["wrong"], notes=["noted"])
+        outcome = measure.joined(first, second)
+        self.assertEqual(outcome["times"], {"reel": {"plain": [1.0, 3.0]}, "torch": {"plain": [2.0]}, "numba": {"plain": [4.0]}})
+        self.assertEqual((outcome["wrong"], outcome["notes"]), (["wrong"], ["noted"]))
+
     def test_ops_are_measured_round_after_round(self):
         program = FakeProgram({"add#l2": 1.0, "mul#l2": 2.0, "sum_100": 3.0})
         options, results = types.SimpleNamespace(quick=False, rounds=3, rows=""), {}
@@ -336,6 +344,18 @@ class Measuring(unittest.TestCase):
         self.assertEqual((rounds, broken), (3, []))
         self.assertEqual([row for row, *_ in program.asked], ["sum_100"] * 3 + ["add#l2", "mul#l2"] * 3)
         self.assertEqual(results["mul#l2"]["times"]["reel"]["plain"], [2.0] * 3)
+
+    def test_an_op_that_fails_in_a_later_round_is_left_out_and_told_once(self):
+        class Dies(FakeProgram):
+            def ask(self, row, seconds, threads=0):
+                if row == "mul#l2" and (row, threads) in self.asked:
+                    self.seconds[row] = None
+                return super().ask(row, seconds, threads)
+
+        program, results = Dies({"add#l2": 1.0, "mul#l2": 2.0}), {}
+        _, broken = bench.measure_all(["ops"], [], programs.Side("reel", [program]), measure.Limits(FakeProgram({})), [],
+                                      types.SimpleNamespace(quick=False, rounds=5, rows=""), results)
+        self.assertEqual((list(results), broken), (["add#l2"], ["mul#l2 failed"]))
 
     def test_a_peer_that_fails_is_left_out_and_named(self):
         outcome, problems = self.measure(FakeProgram({"row": 1.0}), [programs.Side("torch", [FakeProgram({"row": None})])])

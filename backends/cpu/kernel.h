@@ -116,7 +116,7 @@ REEL_INLINE decltype(auto) dispatch_bytes(std::size_t size, F&& f) {
   return f.template operator()<std::uint8_t>();
 }
 
-/// `bytes` bytes of copies of an element of `size` bytes.
+/// `bytes` bytes of copies of an element of `size` bytes; one at least.
 REEL_INLINE void fill_copies(char* copies, const void* element, int64_t size, int64_t bytes) {
   __builtin_memcpy(copies, element, static_cast<std::size_t>(size));
   for (int64_t done = size; done < bytes; done *= 2)

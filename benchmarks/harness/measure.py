@@ -1,4 +1,5 @@
-"""Rows are measured one after the other; in each, Reel, its peers and the machine's limits take turns, round by round."""
+"""Rows are measured one after the other (ops a round of all of them at a time); in each, Reel, its peers and the machine's limits
+take turns, round by round."""
 
 import sys
 import time
@@ -23,12 +24,12 @@ class Progress:
         self.total, self.done, self.count, self.begin = total, 0.0, 0, time.monotonic()
         self.shown = self.begin
 
-    def show(self, row, number_of_rows, weight):
+    def show(self, row, turns, weight):
         now = time.monotonic()
         left = (now - self.begin) / self.done * (self.total - self.done) if self.done else 0
         self.done += weight
         self.count += 1
-        text = f"bench: row {self.count} of {number_of_rows}: {row}; {left / 60:.0f} min left" if left else f"bench: {row}"
+        text = f"bench: {self.count} of {turns}: {row}; {left / 60:.0f} min left" if left else f"bench: {row}"
         if sys.stderr.isatty():
             print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
         elif now - self.shown > 30:
@@ -126,7 +127,11 @@ def measure_row(row, reel, peers, limits, limit_rows, rounds, seconds, variants=
 
 
 def joined(earlier, later):
-    """What two calls of measure_row gave for the same sides, as if they had been one: lists of rounds and faults are joined."""
-    if isinstance(later, dict):
-        return {key: joined(earlier[key], value) for key, value in later.items()}
-    return earlier + later if isinstance(later, list) else later
+    """What two calls of measure_row gave for a row, as if they had been one; what both say is wrong is said once."""
+    def both(a, b):
+        if isinstance(a, list):
+            return a + b
+        return {key: both(a[key], b[key]) if key in a and key in b else {**a, **b}[key] for key in {**a, **b}}
+
+    return {**later, **{key: both(earlier[key], later[key]) for key in ("times", "widths", "limits")},
+            **{key: list(dict.fromkeys(earlier[key] + later[key])) for key in ("wrong", "notes")}}

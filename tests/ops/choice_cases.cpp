@@ -132,6 +132,21 @@ std::vector<OpCase> choice_cases() {
       {[] { where(ones({2}) > 0, ones({2}, {.dtype = u8}), 300); },
        {"where: the number must fit u8, got 300", "cases.cpp"}}};
   rows.push_back(choice("/broadcast", broadcast_shapes));
+  // Without the first row, after which memory is not aligned.
+  rows.push_back(choice("/parts", [](Extent n) {
+    const Shape shape{n.rows + 1, n.cols};
+    return std::vector<Shape>{shape, shape, shape};
+  }));
+  rows.back().call = [](const Tensors& in) {
+    const auto part = [](const Tensor& x) { return slice(x, 0, 1, x.shape()[0]); };
+    return where(part(in[2] == 1), part(in[0]), part(in[1]));
+  };
+  rows.back().reference = [](const std::vector<Ref>& in) {
+    return filled({in[0].shape[0] - 1, in[0].shape[1]}, [&](const auto& i) {
+      const auto at = static_cast<std::size_t>((i[0] + 1) * in[0].shape[1] + i[1]);
+      return in[in[2].v[at] == 1 ? 0 : 1].v[at];
+    });
+  };
   rows.push_back(choice("/ragged", equal_shapes));
   rows.back().call = [](const Tensors& in) {
     return where(one_sequence(in[2] == 1), one_sequence(in[0]), one_sequence(in[1])).values();

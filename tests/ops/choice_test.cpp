@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 #include "reel/core/error.h"
 #include "reel/core/tape.h"
@@ -11,8 +13,11 @@
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/elementwise.h"
+#include "reel/ops/rearrange.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/unary.h"
+#include "reel/ops/views.h"
+#include "reel/tests/ops/row_test.h"
 
 namespace reel::test {
 namespace {
@@ -57,21 +62,44 @@ TEST(Where, ChoosesIntegersAndBooleans) {
   EXPECT_EQ(where(x, arange(2), 0.5).dtype(), f32);
 }
 
-// Bits are chosen, not numbers: -0 and what a NaN carries stay, in halves too, in one piece and in several.
+// Bits are chosen, not numbers: -0 stays, and what a NaN carries.
 TEST(Where, KeepsAllBits) {
-  const Tensor zero = where(tensor({1, 0}) > 0, -0.0, tensor({0, 0}, kDouble));
-  EXPECT_TRUE(std::signbit(zero.to_vector<double>()[0]));
-  EXPECT_FALSE(std::signbit(zero.to_vector<double>()[1]));
+  Tensor narrow = empty({4}), wide = empty({4}, kDouble);
+  const std::uint32_t bits[] = {0x80000000, 0x7fc12345, 0xffd00000, 0x7f800000};  // -0, NaN, -NaN, infinity
+  const std::uint64_t wide_bits[] = {1ull << 63, 0x7ff8123456789abc, 0xfff9000000000000, 0x7ff0000000000000};
+  for (std::size_t i = 0; i < 4; ++i) {
+    narrow.mutable_data<float>()[i] = std::bit_cast<float>(bits[i]);
+    wide.mutable_data<double>()[i] = std::bit_cast<double>(wide_bits[i]);
+  }
+  for (const Tensor& few : {narrow, wide, cast(narrow, bf16), cast(narrow, f16)}) {
+    const Tensor x = tile(few, {25}), number = ones({}, {.dtype = x.dtype()}), yes = ones({100}) > 0,
+                 no = ones({100}) < 0;
+    for (const Tensor& other : {number, full({100}, 1, {.dtype = x.dtype()})}) {
+      EXPECT_TRUE(same_bits(where(yes, x, other), x)) << name_of(x.dtype());
+      EXPECT_TRUE(same_bits(where(no, other, x), x)) << name_of(x.dtype());
+    }
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const Tensor one = slice(few, 0, i, i + 1);
+      EXPECT_TRUE(same_bits(where(yes, one, number), tile(one, {100}))) << name_of(x.dtype()) << " " << i;
+    }
+  }
+}
+
+TEST(Where, ChoosesFromArraysAndNumbersOfAnySize) {
   for (const DType dtype : {f32, f64, bf16, f16, i32, i64, u8})
     for (const std::int64_t n : {1, 7, 1000, 100'000}) {
       const Tensor a = cast(arange(n), dtype), b = cast(arange(n) * 3, dtype), third = randint(0, 3, {n}) == 0;
-      const std::vector<double> is_third = cast(third, f64).to_vector<double>(),
-                                y = cast(where(third, a, b), f64).to_vector<double>(),
-                                of_a = cast(a, f64).to_vector<double>(), of_b = cast(b, f64).to_vector<double>();
-      const std::vector<double> beside = cast(where(third, a, full({}, 5, {.dtype = dtype})), f64).to_vector<double>();
-      for (std::size_t i = 0; i < y.size(); ++i) {
-        EXPECT_EQ(y[i], is_third[i] == 1 ? of_a[i] : of_b[i]) << name_of(dtype) << " " << n << " " << i;
-        EXPECT_EQ(beside[i], is_third[i] == 1 ? of_a[i] : 5) << name_of(dtype) << " " << n << " " << i;
+      const Tensor three = full({1}, 3, {.dtype = dtype}), five = full({}, 5, {.dtype = dtype});
+      const auto numbers = [](const Tensor& x) { return cast(x, f64).to_vector<double>(); };
+      const std::vector<double> is_third = numbers(third), of_a = numbers(a), of_b = numbers(b);
+      const std::vector<double> arrays = numbers(where(third, a, b)), left = numbers(where(third, a, five)),
+                                right = numbers(where(third, three, b)), none = numbers(where(third, three, five));
+      for (std::size_t i = 0; i < of_a.size(); ++i) {
+        const bool first = is_third[i] == 1;
+        EXPECT_EQ(arrays[i], first ? of_a[i] : of_b[i]) << name_of(dtype) << " " << n << " " << i;
+        EXPECT_EQ(left[i], first ? of_a[i] : 5) << name_of(dtype) << " " << n << " " << i;
+        EXPECT_EQ(right[i], first ? 3 : of_b[i]) << name_of(dtype) << " " << n << " " << i;
+        EXPECT_EQ(none[i], first ? 3 : 5) << name_of(dtype) << " " << n << " " << i;
       }
     }
 }

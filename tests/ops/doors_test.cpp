@@ -161,6 +161,7 @@ const std::set<std::pair<std::string, std::string>> kCalledByTheRow = {
     {"concatenate_batches", "slice"},
     {"lkj_cholesky", "CorrelationCholesky"},
     {"where", "greater"},
+    {"where", "slice"},
 };
 
 TEST_P(Doors, CheckFiniteNamesTheOpThatWasCalled) {
@@ -214,8 +215,8 @@ const std::set<std::pair<std::string, std::string>> kBuiltByTheRow = {
 };
 // Rows that change the shapes before they call, and those that are told another list than an operand's shape.
 const std::set<std::string> kOtherShapes = {
-    "cross_entropy",       "nll_loss", "squeeze", "expand", "unique",          "cholesky",
-    "lkj_cholesky/number", "reshape",  "permute", "tile",   "conv2d_relu/into"};
+    "cross_entropy",       "nll_loss", "squeeze", "expand", "unique",           "cholesky",
+    "lkj_cholesky/number", "reshape",  "permute", "tile",   "conv2d_relu/into", "where/parts"};
 
 // Each "[2, 3]" behind "got" that stands for a shape.
 std::vector<std::string> shapes_told(const std::string& text) {
