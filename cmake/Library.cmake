@@ -1,8 +1,8 @@
 # How Reel's own code is compiled, and the library made of it.
 #
 # All code is compiled once, position-independent, into object libraries: `reel_objects` and `reel_small_objects` for the
-# baseline x86-64, and one `reel_cpu_<set>` per instruction set for the kernels (backends/cpu). `reel` is these objects, static
-# or shared.
+# baseline x86-64, and one `reel_cpu_<set>` per instruction set for the kernels (backends/cpu), among which `reel_choice` chooses.
+# `reel` is these objects, static or shared.
 
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 
@@ -56,6 +56,7 @@ target_compile_options(reel_objects PRIVATE $<$<CONFIG:Release>:-O2> "$<$<COMPIL
 # What is seldom called, or leaves the work to others: here the library's size counts.
 reel_add_objects(reel_small_objects)
 target_compile_options(reel_small_objects PRIVATE $<$<CONFIG:Release>:-Os>)
+reel_add_objects(reel_choice)
 foreach(objects reel_objects reel_small_objects)
   target_precompile_headers(${objects} PRIVATE
     <algorithm> <atomic> <cmath> <functional> <map> <memory> <mutex> <optional> <span> <string> <vector>)
@@ -71,9 +72,15 @@ function(reel_list_objects name objects)
   file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/${name} CONTENT "$<JOIN:${objects},\n>\n" ${condition})
 endfunction()
 
+# Of a finished tree's objects those of the instruction sets that are wanted here, with a choice of our own among them.
 function(reel_object_files result)
   if(REEL_OBJECTS_FROM)
     file(STRINGS ${REEL_OBJECTS_FROM}/reel-objects.txt files)
+    list(JOIN REEL_ISAS "|" wanted)
+    set(wanted_kernels ${files})
+    list(FILTER wanted_kernels INCLUDE REGEX "/reel_cpu_(${wanted})(_[a-z]+)?[.]dir/")
+    list(FILTER files EXCLUDE REGEX "/reel_(cpu_[^/]*|choice)[.]dir/")
+    list(APPEND files ${wanted_kernels} $<TARGET_OBJECTS:reel_choice>)
   else()
     get_property(libraries GLOBAL PROPERTY REEL_OBJECT_LIBRARIES)
     list(TRANSFORM libraries REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE files)

@@ -28,7 +28,7 @@ std::string error_of(const char* isa) {
 TEST(InstructionSets, UnknownNamesAreRefusedWithWhatIsThere) {
   for (const char* isa : {"", "v1", "v5", "V3", "avx2", "v3 "}) {
     EXPECT_FALSE(cpu::supports(isa)) << isa;
-    EXPECT_THAT(error_of(isa), testing::HasSubstr("instruction set that this CPU has (")) << isa;
+    EXPECT_THAT(error_of(isa), testing::HasSubstr("instruction set that this CPU has and Reel was built for (")) << isa;
     EXPECT_THAT(error_of(isa), testing::HasSubstr("got '" + std::string(isa) + "'"));
   }
 }
@@ -75,7 +75,7 @@ TEST_F(ForcedInstructionSet, IsUsed) { EXPECT_EXIT(use("v2"), testing::ExitedWit
 
 TEST_F(ForcedInstructionSet, MustExist) {
   EXPECT_EXIT(use("v7"), testing::ExitedWithCode(0),
-              "^REEL_ISA: must be an instruction set that this CPU has .*v2.*, got 'v7'");
+              "^REEL_ISA: must be an instruction set that this CPU has and Reel was built for .*v2.*, got 'v7'");
 }
 
 // These tests are not linked with the CUDA backend.

@@ -19,11 +19,9 @@ Ops& ops();
 namespace v4 {
 Ops& ops();
 }
-#ifdef REEL_NATIVE
 namespace native {
 Ops& ops();
 }
-#endif
 
 namespace {
 
@@ -53,22 +51,28 @@ struct InstructionSet {
   Ops& (*ops)();
 };
 
-// Best first.
+// What CMake's REEL_ISAS names, best first.
 const InstructionSet kSets[] = {
-#ifdef REEL_NATIVE
+#ifdef REEL_ISA_NATIVE
     {"native", [] { return true; }, &native::ops},
 #endif
+#ifdef REEL_ISA_V4
     {"v4", &has_v4, &v4::ops},
+#endif
+#ifdef REEL_ISA_V3
     {"v3", &has_v3, &v3::ops},
+#endif
+#ifdef REEL_ISA_V2
     {"v2", &has_v2, &v2::ops},
+#endif
 };
 
-std::string supported_names() {
-  std::string names;
+std::string names(bool supported) {
+  std::string listed;
   for (const InstructionSet& set : kSets) {
-    if (set.supported()) names += (names.empty() ? "" : ", ") + std::string(set.name);
+    if (!supported || set.supported()) listed += (listed.empty() ? "" : ", ") + std::string(set.name);
   }
-  return names.empty() ? "none" : names;
+  return listed.empty() ? "none" : listed;
 }
 
 const InstructionSet* find(const std::string& isa) {
@@ -80,8 +84,8 @@ const InstructionSet* find(const std::string& isa) {
 
 const InstructionSet& require(const char* what, const std::string& isa) {
   if (const InstructionSet* set = find(isa)) return *set;
-  throw Error(std::string(what) + ": must be an instruction set that this CPU has (" + supported_names() + "), got '" +
-              isa + "'");
+  throw Error(std::string(what) + ": must be an instruction set that this CPU has and Reel was built for (" +
+              names(true) + "), got '" + isa + "'");
 }
 
 const InstructionSet& choose() {
@@ -89,7 +93,8 @@ const InstructionSet& choose() {
   for (const InstructionSet& set : kSets) {
     if (set.supported()) return set;
   }
-  throw Error("cpu: must have the instruction set x86-64-v2 (SSE4.2 and POPCNT), got a CPU without it");
+  throw Error("cpu: must have an instruction set that Reel was built for (x86-64-" + names(false) +
+              "), got a CPU without");
 }
 
 const InstructionSet& chosen() {
