@@ -12,7 +12,7 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
-constexpr int64_t kBlock = 32;
+constexpr int64_t kBlock = 16;
 
 /// to += factor from. The one inner loop of all of this: not inlined, for the library's size.
 template <class T>
@@ -31,8 +31,11 @@ struct Negated {
 
   [[gnu::noinline]] Negated(const T* x, int64_t ldx, int64_t rows, int64_t cols)
       : scratch(static_cast<std::size_t>(rows * cols) * sizeof(T)), data(scratch.as<T>()), leading(cols) {
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < cols; ++j) data[i * cols + j] = -x[i * ldx + j];
+    for (int64_t i = 0; i < rows; ++i) {
+      const T* from = x + i * ldx;
+      T* to = data + i * cols;
+      for_each_vector<T>(0, cols, [=](auto lanes, int64_t j) { lanes.store(to + j, -lanes.load(from + j)); });
+    }
   }
 };
 
@@ -58,7 +61,7 @@ struct Triangle {
   bool upper, transposed, unit;
 
   bool forward() const { return upper == transposed; }  // op(a) is lower triangular: solved from the first row on
-  T at(int64_t i, int64_t j) const { return transposed ? data[j * leading + i] : data[i * leading + j]; }
+  REEL_INLINE T at(int64_t i, int64_t j) const { return transposed ? data[j * leading + i] : data[i * leading + j]; }
   Triangle from(int64_t i) const { return {data + i * leading + i, leading, upper, transposed, unit}; }
 };
 
@@ -77,7 +80,8 @@ void solve_block(const Triangle<T>& a, int64_t rows, T* x, int64_t ldx, int64_t 
       }
       if (a.unit) continue;
       const T pivot = a.at(r, r);
-      for (int64_t j = begin; j < end; ++j) to[j] /= pivot;
+      const Vec<T> divisor = Vec<T>::broadcast(pivot);
+      for_each_vector<T>(begin, end, [=](auto lanes, int64_t j) { lanes.store(to + j, lanes.load(to + j) / divisor); });
     }
   });
 }
