@@ -11,8 +11,8 @@ find_program(REEL_CLANG_FORMAT NAMES clang-format-14 clang-format)
 add_test(NAME format COMMAND ${Python3_EXECUTABLE} ${checks}/format.py ${PROJECT_SOURCE_DIR} "${REEL_CLANG_FORMAT}")
 set_tests_properties(format PROPERTIES LABELS style SKIP_RETURN_CODE 77)
 
-# What is linked and packaged is what an optimised build without sanitizers makes, of its own objects.
-if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize" AND CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT REEL_OBJECTS_FROM)
+# What is linked and packaged is what an optimised build without sanitizers makes, of its own objects for all instruction sets.
+if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize" AND CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT REEL_OBJECTS_FROM AND every_isa)
   add_test(NAME isa_symbols COMMAND ${Python3_EXECUTABLE} ${checks}/isa_symbols.py ${PROJECT_BINARY_DIR}/reel-objects.txt)
   include(packaging.cmake)
 endif()

@@ -27,12 +27,12 @@ namespace {
 
 // The levels of the x86-64 psABI. __builtin_cpu_supports also asks whether the system saves the wide registers; the few
 // features that clang 14 does not know by name are read from cpuid.
-bool has_v2() {
+[[maybe_unused]] bool has_v2() {
   return __builtin_cpu_supports("sse3") && __builtin_cpu_supports("ssse3") && __builtin_cpu_supports("sse4.1") &&
          __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
 }
 
-bool has_v3() {
+[[maybe_unused]] bool has_v3() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (!has_v2() || !__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_MOVBE) || !(c & bit_F16C)) return false;
   if (!__get_cpuid(0x80000001, &a, &b, &c, &d) || !(c & bit_LZCNT)) return false;
@@ -40,7 +40,7 @@ bool has_v3() {
          __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma");
 }
 
-bool has_v4() {
+[[maybe_unused]] bool has_v4() {
   return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
