@@ -75,8 +75,9 @@ set_tests_properties(one_isa_refuses_others PROPERTIES FIXTURES_REQUIRED consume
 file(WRITE ${work}/for_v2/reel-objects.txt "/reel_cpu_v2.dir/a.cpp.o\n")
 function(reel_add_isas_test name isas from message)
   add_test(NAME isas_${name} COMMAND ${CMAKE_COMMAND} -S ${PROJECT_SOURCE_DIR} -B ${work}/isas_${name} -DREEL_ISAS=${isas}
-    -DREEL_OBJECTS_FROM=${from} -DREEL_CUDA=OFF -DREEL_TESTS=OFF -DREEL_EXAMPLES=OFF -DREEL_BENCHMARKS=OFF)
-  set_tests_properties(isas_${name} PROPERTIES PASS_REGULAR_EXPRESSION "${message}" TIMEOUT 300)
+    -DCMAKE_CXX_COMPILER=${compiler} -DREEL_OBJECTS_FROM=${from} -DREEL_CUDA=OFF -DREEL_TESTS=OFF -DREEL_EXAMPLES=OFF -DREEL_BENCHMARKS=OFF)
+  set_tests_properties(isas_${name} PROPERTIES
+    PASS_REGULAR_EXPRESSION "${message}" TIMEOUT 300 ENVIRONMENT CMAKE_GENERATOR=${CMAKE_GENERATOR})
 endfunction()
 reel_add_isas_test(unknown v5 ${PROJECT_BINARY_DIR} "REEL_ISAS must be of v2, v3, v4 and native, got 'v5'")
 reel_add_isas_test(none "" ${PROJECT_BINARY_DIR} "REEL_ISAS must name an instruction set, of v2, v3, v4 and native")
