@@ -138,14 +138,18 @@ std::vector<Case> cases() {
   };
   add_both("kNormalizeGrain", "layer_norm", 128, "rows of 64", layer_norm_of);
 
-  const auto product = [](Int n) {
-    return Call{{tensor(1, {n, 64}), tensor(2, {64, 64})}, [](const Tensors& in) { return matmul(in[0], in[1]); }};
+  const auto product_of = [](DType dtype) {
+    return [=](Int n) {
+      return Call{{cast(tensor(1, {n, 64}), dtype), cast(tensor(2, {64, 64}), dtype)},
+                  [](const Tensors& in) { return matmul(in[0], in[1]); }};
+    };
   };
   const auto products = [](Int n) {
     return Call{{tensor(1, {n, 16, 16}), tensor(2, {n, 16, 16})},
                 [](const Tensors& in) { return matmul(in[0], in[1]); }};
   };
-  add("kProductGrain", "matmul", 64, "rows of 64 by [64, 64]", product);
+  add("kProductGrain", "matmul", 64, "rows of 64 by [64, 64]", product_of(DType::f32));
+  add("kProductGrain", "matmul of doubles", 48, "rows of 64 by [64, 64]", product_of(DType::f64));
   add("kProductGrain", "matmul, many", 64, "products of 16 x 16", products);
 
   const auto attention = [](Int n) {

@@ -39,6 +39,14 @@ struct Product {
   bool accumulate, relu;
 };
 
+/// Whether one thread computes a product alone. Of doubles, which take twice as long, three quarters as many are enough for a second
+/// thread; where there is none, the plan for few costs less.
+template <class T>
+REEL_INLINE bool is_small(const Product<T>& p) {
+  const bool sooner = sizeof(T) == 8 && detail::available_threads() > 1;
+  return p.m * p.n * p.k <= (sooner ? kProductGrain / 4 * 3 : kProductGrain);
+}
+
 template <class T>
 REEL_INLINE Block<T> block_of(const Product<T>& p) {
   return {.m = p.m,
@@ -189,7 +197,7 @@ void multiply_dots(const Product<T>& p) {
 template <class T>
 void multiply_upright(const Product<T>& p) {
   if (p.b.transposed && p.m <= kDotRows) return multiply_dots(p);
-  if (p.m * p.n * p.k <= kProductGrain) return multiply_small(p);
+  if (is_small(p)) return multiply_small(p);
   const Block<T> x = block_of(p);
   multiply_in_parallel(x, cut_of(x));
 }
@@ -214,7 +222,7 @@ REEL_INLINE bool better_turned(const Product<T>& p) {
   // One or two columns upright: a number of a is waited for at each multiply-add of a register that is all but empty. With AVX2
   // the formulas below miss that.
   if (kVectorBytes == 32 && p.n <= 2 && !p.a.transposed && p.m >= 16 && p.k >= (p.n == 1 ? 8 : 64)) return true;
-  const int64_t pieces = p.m * p.n * p.k > kProductGrain ? 2 : 1;  // of c's columns, each of which takes all of a
+  const int64_t pieces = is_small(p) ? 1 : 2;  // of c's columns, each of which takes all of a
   constexpr int64_t once = kVectorBytes == 64 ? 14 : 10;
   const int64_t turning = p.n == 1 && p.c_stride == 1 ? 0 : (p.accumulate ? 2 : 1) * once * p.m * p.n / width;
   return cost_of<T>(p.n, p.m, p.k, !p.b.transposed, !p.a.transposed, pieces) + turning <
@@ -233,7 +241,7 @@ void multiply_turned(const Product<T>& p, T* room) {
   turned.relu = false;
   turned.c = room != nullptr ? room : p.c;
   turned.c_stride = p.m;
-  if (p.n > kDotRows && p.m * p.n * p.k > kProductGrain) {
+  if (p.n > kDotRows && !is_small(p)) {
     const Block<T> x = block_of(turned);
     return multiply_in_parallel(x, cut_of(x), &p);
   }
