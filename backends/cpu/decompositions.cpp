@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kBlock = 16;
 
-/// to += factor from. The one inner loop of all of this: not inlined, for the library's size.
+/// to += factor from. Not inlined, for the library's size.
 template <class T>
 [[gnu::noinline]] void add_scaled(T factor, const T* from, T* to, int64_t n) {
   const Vec<T> times = Vec<T>::broadcast(factor);
@@ -65,24 +65,28 @@ struct Triangle {
   Triangle from(int64_t i) const { return {data + i * leading + i, leading, upper, transposed, unit}; }
 };
 
-/// Solves op(a) x = x for the first `rows` rows of a; x [rows, k].
+/// Solves op(a) x = x for the first `rows` rows of a; x [rows, k]. Each row is added up in registers, a few vectors at a time.
 template <class T>
-void solve_block(const Triangle<T>& a, int64_t rows, T* x, int64_t ldx, int64_t k) {
+[[gnu::noinline]] void solve_block(const Triangle<T>& a, int64_t rows, T* x, int64_t ldx, int64_t k) {
   parallel_for(k, max<int64_t>(64, kGrain / (rows * rows)), [&](int64_t begin, int64_t end) {
-    for (int64_t step = 0; step < rows; ++step) {
-      const int64_t r = a.forward() ? step : rows - 1 - step;
-      T* to = x + r * ldx;
-      for (int64_t done = 0; done < step; ++done) {
-        const int64_t s = a.forward() ? done : rows - 1 - done;
-        const T factor = -a.at(r, s), *from = x + s * ldx + begin;
-        if (end - begin == 1) to[begin] = fma(factor, *from, to[begin]);
-        else add_scaled(factor, from, to + begin, end - begin);
-      }
-      if (a.unit) continue;
-      const T pivot = a.at(r, r);
-      const Vec<T> divisor = Vec<T>::broadcast(pivot);
-      for_each_vector<T>(begin, end, [=](auto lanes, int64_t j) { lanes.store(to + j, lanes.load(to + j) / divisor); });
-    }
+    for_each_column_block<T>(
+        begin, end, [&]<int K>(auto lanes, int64_t j) __attribute__((always_inline)) {
+          for (int64_t step = 0; step < rows; ++step) {
+            const int64_t r = a.forward() ? step : rows - 1 - step;
+            auto sum = Pack<T, K>::load(lanes, x + r * ldx + j);
+            for (int64_t done = 0; done < step; ++done) {
+              const int64_t s = a.forward() ? done : rows - 1 - done;
+              const auto from = Pack<T, K>::load(lanes, x + s * ldx + j);
+              const Vec<T> factor = Vec<T>::broadcast(-a.at(r, s));
+              for (int i = 0; i < K; ++i) sum.v[i] = fma(factor, from.v[i], sum.v[i]);
+            }
+            if (!a.unit) {
+              const Vec<T> pivot = Vec<T>::broadcast(a.at(r, r));
+              for (int i = 0; i < K; ++i) sum.v[i] = sum.v[i] / pivot;
+            }
+            sum.store(lanes, x + r * ldx + j);
+          }
+        });
   });
 }
 
@@ -149,22 +153,67 @@ REEL_INLINE T magnitude(T x) {
   return x < 0 ? -x : x;
 }
 
-/// Brings the row of the largest |w[r, column]|, r >= column, to the top of these rows; the first of equals.
+/// The place of the largest magnitude, the first of equals; of NaN only that in the first place counts.
 template <class T>
-bool swap_pivot(T* w, int64_t n, int64_t column, int64_t* order) {
-  int64_t best = column;
-  for (int64_t r = column + 1; r < n; ++r)
-    if (magnitude(w[r * n + column]) > magnitude(w[best * n + column])) best = r;
-  if (best == column) return false;
-  for (int64_t j = 0; j < n; ++j) {
-    const T kept = w[best * n + j];
-    w[best * n + j] = w[column * n + j];
-    w[column * n + j] = kept;
+int64_t largest_magnitude(const T* x, int64_t n) {
+  const T largest = reduce_larger(fold_vectors<T>(
+      0, n, Vec<T>::zero(),
+      [x](Vec<T> most, auto lanes, int64_t i) {
+        const Vec<T> value = lanes.load(x + i);
+        return larger(-value, larger(value, most));
+      },
+      [](Vec<T> a, Vec<T> b) { return larger(a, b); }));
+  int64_t place = 0;
+  if (x[0] != x[0] || largest == 0) return 0;
+  while (magnitude(x[place]) != largest) ++place;
+  return place;
+}
+
+/// Swaps a[i * step] and b[i * step] for i < count.
+template <class T>
+void swap(T* a, T* b, int64_t count, int64_t step) {
+  for (int64_t i = 0; i < count; ++i) {
+    const T kept = a[i * step];
+    a[i * step] = b[i * step];
+    b[i * step] = kept;
   }
-  const int64_t kept = order[best];
-  order[best] = order[column];
-  order[column] = kept;
-  return true;
+}
+template <class T>
+[[gnu::noinline]] void swap_rows(T* a, T* b, int64_t n) {
+  for_each_vector<T>(0, n, [=](auto lanes, int64_t i) {
+    const Vec<T> kept = lanes.load(a + i);
+    lanes.store(a + i, lanes.load(b + i));
+    lanes.store(b + i, kept);
+  });
+}
+
+/// LU of the columns [first, first + width) of w, whose rows from `first` on are swapped whole. They are worked on as columns
+/// without gaps: what a step adds goes down them in long runs. Returns whether the swaps are odd.
+template <class T>
+bool factor_columns(T* w, int64_t n, int64_t first, int64_t width, int64_t* order) {
+  const int64_t rows = n - first;
+  const Scratch scratch(static_cast<std::size_t>(rows * width) * sizeof(T));
+  T* const columns = scratch.as<T>();
+  for (int64_t r = 0; r < rows; ++r) move_run(w + (first + r) * n + first, 1, columns + r, rows, width, sizeof(T));
+  bool odd = false;
+  for (int64_t c = 0; c < width; ++c) {
+    T* const column = columns + c * rows;
+    const int64_t best = c + largest_magnitude(column + c, rows - c);
+    if (best != c) {
+      odd = !odd;
+      swap(columns + best, columns + c, width, rows);
+      swap(order + first + best, order + first + c, 1, 1);
+      swap_rows(w + (first + best) * n, w + (first + c) * n, n);
+    }
+    if (column[c] == 0) continue;  // singular: the column is 0 from here on
+    const Vec<T> pivot = Vec<T>::broadcast(column[c]);
+    for_each_vector<T>(c + 1, rows,
+                       [=](auto lanes, int64_t r) { lanes.store(column + r, lanes.load(column + r) / pivot); });
+    for (int64_t j = c + 1; j < width; ++j)
+      add_scaled(-columns[j * rows + c], column + c + 1, columns + j * rows + c + 1, rows - c - 1);
+  }
+  for (int64_t r = 0; r < rows; ++r) move_run(columns + r, rows, w + (first + r) * n + first, 1, width, sizeof(T));
+  return odd;
 }
 
 /// w = p^T l u in place, l with ones on the diagonal; row i of p w is row order[i] of w. Returns whether p is odd.
@@ -174,16 +223,7 @@ bool factor_lu(CpuOps& ops, T* w, int64_t n, int64_t* order) {
   for (int64_t i = 0; i < n; ++i) order[i] = i;
   for (int64_t first = 0; first < n; first += kBlock) {
     const int64_t width = min(kBlock, n - first), behind = first + width, right = n - behind;
-    for (int64_t c = first; c < behind; ++c) {
-      if (swap_pivot(w, n, c, order)) odd = !odd;
-      const T* pivot = w + c * n + c;
-      if (pivot[0] == 0) continue;  // singular: the column is 0 from here on
-      for (int64_t r = c + 1; r < n; ++r) {
-        T* row = w + r * n + c;
-        row[0] /= pivot[0];
-        add_scaled(-row[0], pivot + 1, row + 1, behind - c - 1);
-      }
-    }
+    odd ^= factor_columns(w, n, first, width, order);
     if (right == 0) continue;
     T* upper = w + first * n + behind;
     solve_block(Triangle<T>{w + first * n + first, n, false, false, true}, width, upper, n, right);
@@ -200,7 +240,7 @@ void invert_one(CpuOps& ops, const T* a, int64_t n, T* inverse, T* sign, T* logd
       rows(static_cast<std::size_t>(n) * sizeof(int64_t));
   T* w = scratch.as<T>();
   int64_t* order = rows.as<int64_t>();
-  for (int64_t i = 0; i < n * n; ++i) w[i] = a[i];
+  copy_bytes(a, w, n * n * int64_t{sizeof(T)});
   T negative = factor_lu(ops, w, n, order) ? T(-1) : T(1);
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -211,8 +251,8 @@ void invert_one(CpuOps& ops, const T* a, int64_t n, T* inverse, T* sign, T* logd
   *sign = negative;
   *logdet = static_cast<T>(sum);
   if (inverse == nullptr) return;
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = 0; j < n; ++j) inverse[i * n + j] = T(order[i] == j);
+  __builtin_memset(inverse, 0, static_cast<std::size_t>(n * n) * sizeof(T));
+  for (int64_t i = 0; i < n; ++i) inverse[i * n + order[i]] = T(1);
   solve(ops, Triangle<T>{w, n, false, false, true}, n, inverse, n);
   solve(ops, Triangle<T>{w, n, true, false, false}, n, inverse, n);
 }
