@@ -141,12 +141,13 @@ class REEL_API Ops {
   /// a [batch, n, n] = l l^T, of which only a's lower triangle is read; l's upper triangle is 0. Returns the first matrix
   /// that is not positive definite, or -1: its l has NaN on the diagonal from the first leading minor on that is not positive.
   virtual std::int64_t cholesky(const Array& a, const Array& l) = 0;
-  /// Solves op(a) x = b for triangular a [batch, n, n], b and x [batch, n, k]; only that triangle is read.
+  /// Solves op(a) x = b for triangular a [batch, n, n], b and x [batch, n, k], which may be the same; only that triangle is read.
   virtual void triangular_solve(const Array& a, const Array& b, bool upper, bool transposed, bool unit,
                                 const Array& x) = 0;
-  /// By LU with partial pivoting: the inverse (may be null) and, for each matrix, the determinant's sign and the logarithm
-  /// of its magnitude (both [batch]; 0 and -inf if singular, where the inverse is inf or NaN).
-  virtual void invert(const Array& a, const Array* inverse, const Array& sign, const Array& logdet) = 0;
+  /// p a = l u for a [batch, n, n], with partial pivoting. lu [batch, n, n] is l below the diagonal, on which l's elements are
+  /// 1, and u; row i of p a is row rows[i] of a (i64 [batch, n]). For each matrix the determinant's sign and the logarithm of
+  /// its magnitude (both [batch]; 0 and -inf if singular).
+  virtual void lu(const Array& a, const Array& lu, const Array& rows, const Array& sign, const Array& logdet) = 0;
 
   // --- normalisation ------------------------------------------------------------------------------------------------
   /// Each row of x [rows, n]: y = (x - mean) rstd scale + shift with rstd = 1 / sqrt(variance + epsilon) of the row; not

@@ -4,8 +4,11 @@
 #include <string>
 
 #include "reel/ops/arithmetic.h"
+#include "reel/ops/create.h"
+#include "reel/ops/index.h"
 #include "reel/ops/matmul.h"
 #include "reel/ops/matrices.h"
+#include "reel/ops/order.h"
 #include "reel/ops/rearrange.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
@@ -75,40 +78,94 @@ Tensor cholesky_gradient(const Tensor& l, const Tensor& dl) {
 
 // --- LU ---------------------------------------------------------------------------------------------------------------
 
-struct Inverted {
-  Tensor inverse, sign, logdet;
+// p a = l u.
+struct Factors {
+  Tensor lu;    // [..., n, n]: l below the diagonal, on which its elements are 1, and u
+  Tensor rows;  // [..., n]: the row of a that is row i of p a
+  SignAndLogdet determinant;
 };
 
-Inverted inverted(const Tensor& a, bool wanted) {
+Factors factored(const Tensor& a) {
   const TensorOptions options{.dtype = a.dtype(), .device = a.device()};
-  Inverted y{wanted ? empty(a.shape(), options) : Tensor(), empty(batch_of(a.shape()), options),
-             empty(batch_of(a.shape()), options)};
-  const Shape flat{y.sign.size()};
-  const Tensor matrices = wanted ? flat_batch(y.inverse) : Tensor();
+  const Shape batch = batch_of(a.shape()), flat{batch.size()}, flat_rows{batch.size(), a.shape().back()};
+  Shape rows = batch;
+  rows.push_back(a.shape().back());
+  const Factors y{empty(a.shape(), options),
+                  empty(rows, {.dtype = i64, .device = a.device()}),
+                  {empty(batch, options), empty(batch, options)}};
   backend(a.device())
-      .invert(flat_batch(a).array(), wanted ? &matrices.array() : nullptr, detail::reshaped(y.sign, flat).array(),
-              detail::reshaped(y.logdet, flat).array());
+      .lu(flat_batch(a).array(), flat_batch(y.lu).array(), detail::reshaped(y.rows, flat_rows).array(),
+          detail::reshaped(y.determinant.sign, flat).array(), detail::reshaped(y.determinant.logdet, flat).array());
   return y;
 }
 
-Tensor checked_inverse(const char* op, const Tensor& a, SourceLocation where) {
-  const Inverted y = inverted(a, true);
-  const std::vector<double> signs = y.sign.to_vector<double>();
+Factors factored_regular(const char* op, const Tensor& a, SourceLocation where) {
+  const Factors y = factored(a);
+  const std::vector<double> signs = y.determinant.sign.to_vector<double>();
   for (std::size_t i = 0; i < signs.size(); ++i)
     if (signs[i] == 0)
       throw Error(std::string(op) + ": a must be invertible, got " +
                       matrix_name(batch_of(a.shape()), static_cast<std::int64_t>(i)) + " that is singular",
                   where);
-  return y.inverse;
+  return y;
+}
+
+// x of a x = b, or of a^T x = b, for b [..., n, k] with the whole batch: for p a = l u by l, then by u; turned round by u^T, then
+// by l^T. Unrecorded.
+Tensor solved(const Factors& a, const Tensor& b, bool transposed) {
+  const std::int64_t n = b.shape()[b.rank() - 2], k = b.shape().back();
+  const Shape batch = batch_of(b.shape());
+  const std::int64_t count = batch.size();
+  if (count != 1 && a.rows.size() == n) {  // one matrix for all: their columns side by side
+    const Tensor columns = transpose(reshape(transpose(b), {count * k, n}));
+    return transpose(reshape(transpose(solved(a, columns, transposed)), detail::with_matrix(batch, k, n)));
+  }
+  const auto ordered = [&](const Tensor& x, Tensor rows) {
+    if (count != 1) {  // counted on from matrix to matrix
+      const Tensor first = n * arange(count, {.dtype = i64, .device = x.device()});
+      const Tensor each = detail::broadcast_view(unsqueeze(rows, -1), detail::with_matrix(batch, n, 1));
+      rows = reshape(each, {count, n}) + unsqueeze(first, 1);
+    }
+    return reshape(index_select(reshape(x, {count * n, k}), 0, reshape(rows, {count * n})), x.shape());
+  };
+  const Tensor lu = flat_batch(detail::broadcast_view(a.lu, detail::with_matrix(batch, n, n)));
+  const Tensor x = transposed ? detail::copied(b, b.dtype()) : ordered(b, a.rows), flat = flat_batch(x);
+  const auto solve_with = [&](bool upper) {
+    backend(x.device()).triangular_solve(lu.array(), flat.array(), upper, transposed, !upper, flat.array());
+  };
+  solve_with(transposed);
+  solve_with(!transposed);
+  return transposed ? ordered(x, argsort(a.rows)) : x;
+}
+
+// Recorded, with one step of refinement: the residual is a few roundings whatever the pivots were.
+Tensor solve_by(const Factors& factors, const Tensor& a, const Tensor& b, bool transposed, SourceLocation where) {
+  const Tensor x = untaped([&] {
+    Shape batch;
+    check::broadcasts(batch_of(a.shape()), batch_of(b.shape()), batch);
+    const Tensor every =
+        detail::broadcast_view(b, detail::with_matrix(batch, b.shape()[b.rank() - 2], b.shape().back()));
+    const Tensor first = solved(factors, every, transposed);
+    return first + solved(factors, every - matmul(transposed ? transpose(a) : a, first), transposed);
+  });
+  if (taping())
+    record_op("solve", where, {&a, &b}, x, {&a, &x}, [factors, a, x, transposed, where](Gradients& g) {
+      const Tensor db = solve_by(factors, a, g.dy(), !transposed, where);
+      if (g.needs(1)) g.add(1, detail::sum_to(db, g.shape(1)));
+      if (!g.needs(0)) return;
+      const Tensor da = transposed ? matmul(x, transpose(db)) : matmul(db, transpose(x));
+      g.add(0, neg(detail::sum_to(da, g.shape(0))));
+    });
+  return x;
 }
 
 SignAndLogdet determinant(const char* op, const Tensor& a, SourceLocation where) {
   check_square(op, a, where);
-  const Inverted y = inverted(a, false);
+  const SignAndLogdet y = factored(a).determinant;
   if (taping())
     record_op(op, where, {&a}, y.logdet, {&a},
               [a](Gradients& g) { g.add(0, unsqueeze(unsqueeze(g.dy(), -1), -1) * transpose(inverse(a))); });
-  return {y.sign, y.logdet};
+  return y;
 }
 
 }  // namespace
@@ -148,7 +205,10 @@ Tensor triangular_solve(const Tensor& a, const Tensor& b, TriangularSolveOptions
 
 Tensor inverse(const Tensor& a, SourceLocation where) {
   check_square("inverse", a, where);
-  Tensor y = checked_inverse("inverse", a, where);
+  Tensor y = untaped([&] {
+    const Tensor one = eye(a.shape().back(), {.dtype = a.dtype(), .device = a.device()});
+    return solved(factored_regular("inverse", a, where), detail::broadcast_view(one, a.shape()), false);
+  });
   if (taping())
     record_op("inverse", where, {&a}, y, {&y},
               [y](Gradients& g) { g.add(0, neg(matmul(transpose(y), matmul(g.dy(), transpose(y))))); });
@@ -163,17 +223,7 @@ Tensor solve(const Tensor& a, const Tensor& b, SourceLocation where) {
     return squeeze(solve(a, unsqueeze(b, 1), where), -1);
   }
   check_sides("solve", a, b, where);
-  const Tensor x = untaped([&] {
-    const Tensor right = checked_inverse("solve", a, where), first = matmul(right, b);
-    return first + matmul(right, b - matmul(a, first));
-  });
-  if (taping())
-    record_op("solve", where, {&a, &b}, x, {&a, &x}, [a, x](Gradients& g) {
-      const Tensor db = solve(transpose(a), g.dy());
-      if (g.needs(1)) g.add(1, detail::sum_to(db, g.shape(1)));
-      if (g.needs(0)) g.add(0, neg(detail::sum_to(matmul(db, transpose(x)), g.shape(0))));
-    });
-  return x;
+  return solve_by(factored_regular("solve", a, where), a, b, false, where);
 }
 
 Tensor logdet(const Tensor& a, SourceLocation where) {

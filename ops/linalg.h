@@ -26,8 +26,8 @@ REEL_API Tensor triangular_solve(const Tensor& a, const Tensor& b, TriangularSol
 /// The inverse, by LU with partial pivoting. Throws Error naming the first matrix that is singular, which means that a pivot
 /// came out as exactly 0. Backward keeps the result.
 REEL_API Tensor inverse(const Tensor& a, SourceLocation where = SourceLocation::current());
-/// The x [..., n, k] with a x = b, for b [..., n, k] or a vector [n]; batches broadcast. By the inverse and one step of
-/// refinement. Throws as inverse does. Backward keeps a and x.
+/// The x [..., n, k] with a x = b, for b [..., n, k] or a vector [n]; batches broadcast. By LU with partial
+/// pivoting and one step of refinement. Throws as inverse does. Backward keeps a, its factors and x.
 REEL_API Tensor solve(const Tensor& a, const Tensor& b, SourceLocation where = SourceLocation::current());
 
 /// The logarithm of the determinant, [...]: NaN if that is negative, -inf if it is 0. Its gradient is the transposed inverse,

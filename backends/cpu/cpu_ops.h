@@ -84,7 +84,7 @@ class CpuOps final : public Ops {
   std::int64_t cholesky(const Array& a, const Array& l) override;
   void triangular_solve(const Array& a, const Array& b, bool upper, bool transposed, bool unit,
                         const Array& x) override;
-  void invert(const Array& a, const Array* inverse, const Array& sign, const Array& logdet) override;
+  void lu(const Array& a, const Array& lu, const Array& rows, const Array& sign, const Array& logdet) override;
   void normalize(const Array& x, bool center, double epsilon, const Array* scale, const Array* shift, const Array& y,
                  const Array* mean, const Array& rstd) override;
   void normalize_backward(const Array& x, bool center, const Array* scale, const Array* mean, const Array& rstd,

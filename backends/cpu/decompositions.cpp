@@ -216,7 +216,7 @@ bool factor_columns(T* w, int64_t n, int64_t first, int64_t width, int64_t* orde
   return odd;
 }
 
-/// w = p^T l u in place, l with ones on the diagonal; row i of p w is row order[i] of w. Returns whether p is odd.
+/// p w = l u in place, l with ones on the diagonal; row i of p w is row order[i] of w. Returns whether p is odd.
 template <class T>
 bool factor_lu(CpuOps& ops, T* w, int64_t n, int64_t* order) {
   bool odd = false;
@@ -232,29 +232,6 @@ bool factor_lu(CpuOps& ops, T* w, int64_t n, int64_t* order) {
                 w + behind * n + behind, n);
   }
   return odd;
-}
-
-template <class T>
-void invert_one(CpuOps& ops, const T* a, int64_t n, T* inverse, T* sign, T* logdet) {
-  const Scratch scratch(static_cast<std::size_t>(n * n) * sizeof(T)),
-      rows(static_cast<std::size_t>(n) * sizeof(int64_t));
-  T* w = scratch.as<T>();
-  int64_t* order = rows.as<int64_t>();
-  copy_bytes(a, w, n * n * int64_t{sizeof(T)});
-  T negative = factor_lu(ops, w, n, order) ? T(-1) : T(1);
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const T u = w[i * n + i];
-    negative *= u < 0 ? T(-1) : u > 0 ? T(1) : u;  // 0 and NaN as they are
-    sum += scalar::log(static_cast<double>(magnitude(u)));
-  }
-  *sign = negative;
-  *logdet = static_cast<T>(sum);
-  if (inverse == nullptr) return;
-  __builtin_memset(inverse, 0, static_cast<std::size_t>(n * n) * sizeof(T));
-  for (int64_t i = 0; i < n; ++i) inverse[i * n + order[i]] = T(1);
-  solve(ops, Triangle<T>{w, n, false, false, true}, n, inverse, n);
-  solve(ops, Triangle<T>{w, n, true, false, false}, n, inverse, n);
 }
 
 /// f(i) for the matrices of a batch of which each takes about `work` operations.
@@ -294,19 +271,30 @@ void CpuOps::triangular_solve(const Array& a, const Array& b, bool upper, bool t
     const T *matrices = a.as<T>(), *from = b.as<T>();
     T* to = x.as<T>();
     for_each_matrix(batch, n * n * k, [=, this](int64_t i) {
-      copy_bytes(from + i * n * k, to + i * n * k, n * k * int64_t{sizeof(T)});
+      if (to != from) copy_bytes(from + i * n * k, to + i * n * k, n * k * int64_t{sizeof(T)});
       solve(*this, Triangle<T>{matrices + i * n * n, n, upper, transposed, unit}, n, to + i * n * k, k);
     });
   });
 }
 
-void CpuOps::invert(const Array& a, const Array* inverse, const Array& sign, const Array& logdet) {
+void CpuOps::lu(const Array& a, const Array& lu, const Array& rows, const Array& sign, const Array& logdet) {
   const int64_t batch = a.shape[0], n = a.shape[1];
   dispatch_floating(a.dtype, [&]<class T>() {
     const T* from = a.as<T>();
-    T *to = inverse != nullptr ? inverse->as<T>() : nullptr, *signs = sign.as<T>(), *logs = logdet.as<T>();
-    for_each_matrix(batch, 2 * n * n * n, [=, this](int64_t i) {
-      invert_one(*this, from + i * n * n, n, to != nullptr ? to + i * n * n : nullptr, signs + i, logs + i);
+    T *to = lu.as<T>(), *signs = sign.as<T>(), *logs = logdet.as<T>();
+    int64_t* order = rows.as<int64_t>();
+    for_each_matrix(batch, n * n * n, [=, this](int64_t matrix) {
+      T* w = to + matrix * n * n;
+      copy_bytes(from + matrix * n * n, w, n * n * int64_t{sizeof(T)});
+      T product = factor_lu(*this, w, n, order + matrix * n) ? T(-1) : T(1);
+      double sum = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        const T u = w[i * n + i];
+        product *= u < 0 ? T(-1) : u > 0 ? T(1) : u;  // 0 and NaN as they are
+        sum += scalar::log(static_cast<double>(magnitude(u)));
+      }
+      signs[matrix] = product;
+      logs[matrix] = static_cast<T>(sum);
     });
   });
 }

@@ -25,7 +25,7 @@ set(REEL_CUDA_KERNELS
   indices.cu
   murmur3.cu
   nonzero.cu
-  invert.cu
+  lu.cu
   normalize.cu
   normalize_channels.cu
   normalize_held.cu

@@ -135,7 +135,7 @@ REEL_TRIANGLE(double)
 void CudaOps::triangular_solve(const Array& a, const Array& b, bool upper, bool transposed, bool unit, const Array& x) {
   const int64_t batch = b.shape[0], n = b.shape[1], k = b.shape[2];
   if (b.size == 0) return;
-  copy(b, x);
+  if (x.data != b.data) copy(b, x);
   dispatch_floating(a.dtype, [&]<class T>() {
     solve<T>(*this, {{a.as<T>(), n, n * n}, upper, transposed, unit}, n, {x.as<T>(), k, n * k}, k, batch);
   });

@@ -239,24 +239,27 @@ OpCase triangular_row(const std::string& variant, TriangularSolveOptions options
                    {"triangular_solve", "the axes before the last two must", "got [2, 3, 3] and [4, 3, 3]"}}}};
 }
 
-OpCase solve_row(const std::string& variant, bool vector) {
+OpCase solve_row(const std::string& variant, bool vector, bool one_matrix = false) {
   return {.name = "solve" + variant,
           .inputs =
-              [vector](Maker& make, Size size) {
+              [=](Maker& make, Size size) {
                 const Shape shape = matrices(size, false);
+                if (one_matrix)
+                  return Tensors{heavy(make, {1, shape[1], shape[1]}), make.uniform({shape[0], shape[1], 3})};
                 const Tensor a = heavy(make, shape);
                 return Tensors{a, vector ? make.uniform({shape[1]}) : make.uniform({shape[1], 3})};
               },
           .call = [](const Tensors& in) { return solve(in[0], in[1]); },
           .reference =
-              [vector](const std::vector<Ref>& in) {
-                const std::int64_t batch = in[0].shape[0], n = in[0].shape[1];
+              [=](const std::vector<Ref>& in) {
+                const std::int64_t batch = in[one_matrix ? 1 : 0].shape[0], n = in[0].shape[1];
                 Ref b = in[1];
                 if (vector) b.shape.push_back(1);
                 Shape shape{batch, n};
                 if (!vector) shape.push_back(3);
-                return batched(shape, batch,
-                               [&](std::int64_t i) { return eliminated(matrix_of(in[0], i), matrix_of(b, 0)).x.v; });
+                return batched(shape, batch, [&](std::int64_t i) {
+                  return eliminated(matrix_of(in[0], one_matrix ? 0 : i), matrix_of(b, one_matrix ? i : 0)).x.v;
+                });
               },
           .differentiable = {0, 1},
           .tolerance = 20,
@@ -286,7 +289,8 @@ std::vector<OpCase> linalg_cases() {
           triangular_row("/unit", {.unit_diagonal = true}),
           triangular_row("/upper_transpose_unit", {.upper = true, .transpose = true, .unit_diagonal = true}),
           solve_row("", false),
-          solve_row("/vector", true)};
+          solve_row("/vector", true),
+          solve_row("/one_matrix", false, true)};
 }
 
 }  // namespace reel::test

@@ -157,6 +157,10 @@ TEST(LinearAlgebra, MatricesWithoutRowsAreLegal) {
   EXPECT_EQ(inverse(a).shape(), Shape(2, 0, 0));
   EXPECT_EQ(triangular_solve(a, zeros({2, 0, 3}, kDouble)).shape(), Shape(2, 0, 3));
   EXPECT_EQ(solve(a, zeros({0, 3}, kDouble)).shape(), Shape(2, 0, 3));
+  EXPECT_EQ(solve(eye(3), zeros({3, 0})).shape(), Shape(3, 0));
+  EXPECT_EQ(solve(eye(3), zeros({0, 3, 2})).shape(), Shape(0, 3, 2));
+  EXPECT_EQ(solve(zeros({0, 3, 3}), zeros({3, 2})).shape(), Shape(0, 3, 2));
+  EXPECT_EQ(solve(ones({2, 1, 1, 1}), zeros({0, 1, 2})).shape(), Shape(2, 0, 1, 2));
   EXPECT_THAT(logdet(a).to_vector<double>(), Each(0));
   EXPECT_THAT(slogdet(a).sign.to_vector<double>(), Each(1));
   EXPECT_EQ(triangular_solve(eye(3), zeros({3, 0})).shape(), Shape(3, 0));
@@ -180,6 +184,41 @@ TEST(Solve, LeavesAResidualOfAFewRoundings) {
   // The condition is 1e13: the solution has three digits, its residual sixteen.
   const Tensor a = hilbert(10), b = ones({10, 1}, kDouble), x = solve(a, b);
   EXPECT_LE(largest(matmul(a, x) - b), 1e-13 * largest(x));
+}
+
+TEST(Solve, BroadcastsBatchesToTheSameBits) {
+  Generator generator(7);
+  const Tensor a = randn({2, 1, 20, 20}, generator), b = randn({3, 20, 4}, generator), x = solve(a, b);
+  ASSERT_EQ(x.shape(), Shape(2, 3, 20, 4));
+  const Tensor one = select(select(a, 0, 1), 0, 0), of_one = solve(one, reshape(b, {1, 3, 20, 4}));
+  ASSERT_EQ(of_one.shape(), Shape(1, 3, 20, 4));
+  EXPECT_TRUE(of_one.is_contiguous());
+  for (std::int64_t i = 0; i < 3; ++i) {
+    const auto alone = solve(one, select(b, 0, i)).to_vector<float>();
+    EXPECT_EQ(select(select(x, 0, 1), 0, i).to_vector<float>(), alone);
+    EXPECT_EQ(select(select(of_one, 0, 0), 0, i).to_vector<float>(), alone);
+  }
+}
+
+TEST(Solve, NamesTheSingularMatrixOfAsOwnBatch) {
+  const Tensor a = concatenate({eye(3), zeros({3, 3})}, 0), b = ones({4, 2, 3, 1});
+  EXPECT_THROW_WITH(solve(reshape(a, {2, 3, 3}), b), Error, "a must be invertible, got matrix [1] that is singular");
+}
+
+TEST(Solve, HasGradientsWhereRowsChangePlaces) {
+  for (const std::int64_t n : {5, 40}) {
+    Generator generator(8);
+    const Tensor a = randn({2, n, n}, generator, kDouble), b = randn({n, 3}, generator, kDouble);
+    const Tensor dx = randn({2, n, 3}, generator, kDouble);
+    Tape tape;
+    tape.watch(a);
+    tape.watch(b);
+    const Tensor x = solve(a, b);
+    const Tensors grads = tape.gradient(x, dx, {a, b});
+    const Tensor db = matmul(transpose(inverse(a)), dx), da = matmul(db, transpose(x));
+    EXPECT_LE(largest(grads[0] + da), 1e-10 * largest(da));
+    EXPECT_LE(largest(grads[1] - sum(db, 0)), 1e-10 * largest(db));
+  }
 }
 
 TEST(Logdet, TellsTheSignOfTheDeterminant) {
