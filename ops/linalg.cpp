@@ -128,7 +128,7 @@ Tensor solved(const Factors& a, const Tensor& b, bool transposed) {
     }
     return reshape(index_select(reshape(x, {count * n, k}), 0, reshape(rows, {count * n})), x.shape());
   };
-  const Tensor lu = flat_batch(detail::broadcast_view(a.lu, detail::with_matrix(batch, n, n)));
+  const Tensor lu = flat_batch(count == 1 ? a.lu : detail::broadcast_view(a.lu, detail::with_matrix(batch, n, n)));
   const Tensor x = transposed ? detail::copied(b, b.dtype()) : ordered(b, a.rows), flat = flat_batch(x);
   const auto solve_with = [&](bool upper) {
     backend(x.device()).triangular_solve(lu.array(), flat.array(), upper, transposed, !upper, flat.array());

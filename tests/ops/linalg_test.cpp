@@ -197,6 +197,7 @@ TEST(Solve, BroadcastsBatchesToTheSameBits) {
     const auto alone = solve(one, select(b, 0, i)).to_vector<float>();
     EXPECT_EQ(select(select(x, 0, 1), 0, i).to_vector<float>(), alone);
     EXPECT_EQ(select(select(of_one, 0, 0), 0, i).to_vector<float>(), alone);
+    EXPECT_EQ(select(solve(unsqueeze(one, 0), b), 0, i).to_vector<float>(), alone);
   }
 }
 
