@@ -71,11 +71,12 @@ double flops_of(const OpCase& row, const Tensors& in, const Tensor& y) {
   return flops > 0 ? flops : least_flops(row, in, y);
 }
 
-/// What a gradient with regard to both operands costs beside the op: two more products of the size, but for the determinants, which
-/// need an inverse, decompositions and what is no product, for which the op's own count is a bound from below.
+/// What a gradient with regard to both operands costs beside the op: two more products of the size, but for a solve, which has its
+/// factors, the determinants, which need an inverse, decompositions and what is no product: their own count is a bound from below.
 double flops_with_backward(const OpCase& row, const Tensors& in, const Tensor& y, std::size_t wanted) {
   const double flops = flops_of(row, in, y);
-  if (product_flops(row.name, in, y) == 0 || row.name == "cholesky" || row.name == "logdet" || row.name == "slogdet")
+  if (product_flops(row.name, in, y) == 0 || row.name == "solve" || row.name == "cholesky" || row.name == "logdet" ||
+      row.name == "slogdet")
     return flops;
   return flops * static_cast<double>(1 + std::min<std::size_t>(wanted, 2));
 }

@@ -5,7 +5,6 @@
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
-#include "reel/ops/index.h"
 #include "reel/ops/matmul.h"
 #include "reel/ops/matrices.h"
 #include "reel/ops/order.h"
@@ -126,7 +125,13 @@ Tensor solved(const Factors& a, const Tensor& b, bool transposed) {
       const Tensor each = detail::broadcast_view(unsqueeze(rows, -1), detail::with_matrix(batch, n, 1));
       rows = reshape(each, {count, n}) + unsqueeze(first, 1);
     }
-    return reshape(index_select(reshape(x, {count * n, k}), 0, reshape(rows, {count * n})), x.shape());
+    const Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+    const Tensor at = detail::reshaped(detail::packed(rows), {count * n});
+    if (y.size() > 0)
+      backend(x.device())
+          .take_rows(detail::reshaped(detail::packed(x), {count * n, k}).array(), at.array(),
+                     detail::reshaped(y, {count * n, k}).array());
+    return y;
   };
   const Tensor lu = flat_batch(count == 1 ? a.lu : detail::broadcast_view(a.lu, detail::with_matrix(batch, n, n)));
   const Tensor x = transposed ? detail::copied(b, b.dtype()) : ordered(b, a.rows), flat = flat_batch(x);

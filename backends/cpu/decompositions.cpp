@@ -1,6 +1,6 @@
-// Cholesky, triangular solves and the inverse of batches of row-major matrices. A matrix is cut into blocks of kBlock rows:
-// plain loops inside a block, gemm between them. Threads work on the matrices of a batch, or inside gemm and on the rows or
-// columns of a single one. No element depends on how the work was cut.
+// Cholesky, LU and triangular solves of batches of row-major matrices. A matrix is cut into blocks of kBlock rows: plain loops
+// inside a block, gemm between them. Threads work on the matrices of a batch, or inside gemm and on the rows or columns of a
+// single one. No element depends on how the work was cut.
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"

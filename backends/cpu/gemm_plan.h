@@ -39,8 +39,8 @@ struct Product {
   bool accumulate, relu;
 };
 
-/// Whether one thread computes a product alone. Of doubles, which take twice as long, three quarters as many are enough for a second
-/// thread; where there is none, the plan for few costs less.
+/// Whether one thread computes a product alone. Of doubles, which take twice as long, three quarters as many are enough for a
+/// second thread; where there is none, the plan for few costs less.
 template <class T>
 REEL_INLINE bool is_small(const Product<T>& p) {
   const bool sooner = sizeof(T) == 8 && detail::available_threads() > 1;

@@ -40,8 +40,4 @@ template <class T>
 void solve_block(const Context& context, const Triangle<T>& a, int64_t rows, Batch<T> x, int64_t column, int64_t k,
                  int64_t batch);
 
-/// Solves op(a) x = x; a [n, n], x [n, k].
-template <class T>
-void solve(CudaOps& ops, const Triangle<T>& a, int64_t n, Batch<T> x, int64_t k, int64_t batch);
-
 }  // namespace reel::cuda

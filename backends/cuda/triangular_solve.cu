@@ -105,6 +105,9 @@ void solve_block(const Context& context, const Triangle<T>& a, int64_t rows, Bat
   launch(context, "triangular_solve", grid, &device::solve_block<T>, a, static_cast<int>(rows), x, column, k, batch);
 }
 
+namespace {
+
+/// Solves op(a) x = x; a [n, n], x [n, k].
 template <class T>
 void solve(CudaOps& ops, const Triangle<T>& a, int64_t n, Batch<T> x, int64_t k, int64_t batch) {
   const int64_t blocks = ceil_div(n, kBlock);
@@ -124,10 +127,11 @@ void solve(CudaOps& ops, const Triangle<T>& a, int64_t n, Batch<T> x, int64_t k,
   }
 }
 
-#define REEL_TRIANGLE(T)                                                                                       \
-  template void subtract_product(CudaOps&, const BatchProduct&, Batch<const T>, Batch<const T>, Batch<T>);     \
-  template void solve_block(const Context&, const Triangle<T>&, int64_t, Batch<T>, int64_t, int64_t, int64_t); \
-  template void solve(CudaOps&, const Triangle<T>&, int64_t, Batch<T>, int64_t, int64_t);
+}  // namespace
+
+#define REEL_TRIANGLE(T)                                                                                   \
+  template void subtract_product(CudaOps&, const BatchProduct&, Batch<const T>, Batch<const T>, Batch<T>); \
+  template void solve_block(const Context&, const Triangle<T>&, int64_t, Batch<T>, int64_t, int64_t, int64_t);
 REEL_TRIANGLE(float)
 REEL_TRIANGLE(double)
 #undef REEL_TRIANGLE
