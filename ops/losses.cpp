@@ -83,9 +83,8 @@ Tensor bce_with_logits(const Tensor& logits, const Tensor& target, Reduction red
 
 Tensor kl_div(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {
   check_pair("kl_div", "x", x, "target", target, where);
-  const Tensor some = untaped([&] { return cast(target != 0, target.dtype()); });
-  const Tensor none = untaped([&] { return 1 - some; });
-  return reduced(target * (log(target + none) - detail::relu_mask(x, some)), reduction);
+  const Tensor some = target != 0;
+  return reduced(target * (log(reel::where(some, target, 1)) - reel::where(some, x, 0)), reduction);
 }
 
 Tensor hinge_loss(const Tensor& x, const Tensor& target, Reduction reduction, SourceLocation where) {
