@@ -198,21 +198,21 @@ REEL_SCALAR T log1mexp_derivative(T x) {
 }
 
 /// log(x / (1 - x)); near x = 1/2 as log(1 + z) with the small z = |2 x - 1| / min(x, 1 - x), whose numerator is exact.
-REEL_SCALAR double logit(double x) {
-  const double complement = 1.0 - x;
-  const bool lower = x < 0.5;
-  const bool middle = x >= 0.25 && x < 0.75;
-  const double twice = 2.0 * x;
-  const double above = middle ? (lower ? 1.0 - twice : twice - 1.0) : x;
-  const double z = above / (middle && lower ? x : complement);
-  const double sum = 1.0 + z;
-  const double rest = z < 1.0 ? z - (sum - 1.0) : 1.0 - (sum - z);
-  double y = log_of_sum(middle ? sum : z, middle ? rest : 0.0);
+template <class T>
+REEL_SCALAR T logit(T x) {
+  const T complement = T(1) - x;
+  const bool lower = x < T(0.5);
+  const bool middle = x >= T(0.25) && x < T(0.75);
+  const T twice = T(2) * x;
+  const T above = middle ? (lower ? T(1) - twice : twice - T(1)) : x;
+  const T z = above / (middle && lower ? x : complement);
+  const T sum = T(1) + z;
+  const T rest = z < T(1) ? z - (sum - T(1)) : T(1) - (sum - z);
+  T y = log_of_sum(middle ? sum : z, middle ? rest : T(0));
   y = middle && lower ? -y : y;
-  y = x == 0.0 ? -infinity<double>() : y;
-  y = x == 1.0 ? infinity<double>() : y;
-  return x >= 0.0 && x <= 1.0 ? y : quiet_nan<double>();
+  y = x == T(0) ? -infinity<T>() : y;
+  y = x == T(1) ? infinity<T>() : y;
+  return x >= T(0) && x <= T(1) ? y : quiet_nan<T>();
 }
-REEL_SCALAR float logit(float x) { return static_cast<float>(logit(static_cast<double>(x))); }
 
 }  // namespace reel::scalar
