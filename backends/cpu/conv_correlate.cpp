@@ -7,6 +7,7 @@
 #include "reel/backends/cpu/conv_tile.h"
 #include "reel/backends/cpu/conv_tile_3x3.h"
 #include "reel/backends/cpu/gemm_pack.h"
+#include "reel/backends/cpu/stream.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
@@ -106,6 +107,12 @@ REEL_INLINE int64_t tap_parts(const Correlation<T>& c, int64_t rows_of_block, in
   return max(parts, min(by_rows, c.in * rows * last.kernel / kManyTaps));
 }
 
+/// Elements of an input channel.
+template <class T>
+REEL_INLINE int64_t plane_of(const Correlation<T>& c) {
+  return c.axis[0].input * c.axis[1].input * c.axis[2].input;
+}
+
 /// Input channels [first, first + count), those of a block that are packed together.
 struct Channels {
   int64_t first, count;
@@ -136,11 +143,11 @@ BlockLayout layout_of(const Correlation<T>& c, int64_t cost, int64_t& together) 
   return single;
 }
 
-/// The outputs of one block of one image and group, from its packed input.
+/// The outputs of one block of one image and group, from its packed input. `next`: null, or where what is packed next begins.
 template <class T>
 void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const BlockOrigin& origin,
-                     const RunPlan<T>& plan, int64_t group, Channels in, const T* packed, const T* weight,
-                     int64_t row_tiles, const int64_t* offset, int64_t taps, T* y, T* buffer) {
+                     const RunPlan<T>& plan, int64_t group, Channels in, const T* packed, const T* next,
+                     const T* weight, int64_t row_tiles, const int64_t* offset, int64_t taps, T* y, T* buffer) {
   const int64_t planes = origin.count(layout, c.axis[0], 0);
   const int64_t rows = origin.count(layout, c.axis[1], 1), columns = origin.count(layout, c.axis[2], 2);
   const int64_t parts = tap_parts(c, rows, rows * columns, layout.pitch);
@@ -176,10 +183,21 @@ void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const B
         alignas(kVectorBytes) T start[Vec<T>::width];
         Vec<T>::broadcast(a.bias != nullptr ? *a.bias : T(0)).store(start);
         const int64_t first = layout.tap(c.axis, 0, 0, 0), x_column = layout.tap(c.axis, 0, 0, 1) - first;
-        correlate_shared_rows<T>(
-            c.axis[1].dilation, rows, columns,
-            {weight + begin * taps + 9 * in.first, x + first, in.count, layout.channel, layout.pitch, x_column, start,
-             in.first > 0, c.relu && in.first + in.count == c.in, to, c.y_step[1]});
+        const SharedRowsArguments<T> shared{.weight = weight + begin * taps + 9 * in.first,
+                                            .x = x + first,
+                                            .in = in.count,
+                                            .x_channel = layout.channel,
+                                            .x_row = layout.pitch,
+                                            .x_column = x_column,
+                                            .start = start,
+                                            .resumes = in.first > 0,
+                                            .relu = c.relu && in.first + in.count == c.in,
+                                            .y = to,
+                                            .y_row = c.y_step[1],
+                                            .next = next,
+                                            .next_channel = plane_of(c),
+                                            .next_row = c.axis[2].input};
+        correlate_shared_rows<T>(c.axis[1].dilation, rows, columns, shared);
       } else {
         a.x = x;
         a.y = to;
@@ -197,7 +215,7 @@ void correlate(const Correlation<T>& c) {
   const int64_t outputs = c.axis[0].output * c.axis[1].output * c.axis[2].output;
   if (c.images * c.groups * c.out * outputs == 0) return;
   const int64_t taps = c.in * c.axis[0].kernel * c.axis[1].kernel * c.axis[2].kernel;
-  const int64_t plane = c.axis[0].input * c.axis[1].input * c.axis[2].input;
+  const int64_t plane = plane_of(c);
   const int64_t cost = taps * c.out + 8 * c.in + c.out;
   int64_t together;  // input channels that are packed at once
   const BlockLayout layout = layout_of(c, cost, together);
@@ -216,6 +234,14 @@ void correlate(const Correlation<T>& c) {
   const int64_t buffer_elements = plan.joined ? kTileRows * run + Vec<T>::width : 0;  // spread_run reads whole vectors
   const int64_t block_cost = layout.axes[0].count * layout.axes[1].count * layout.axes[2].count * cost;
   const int64_t blocks = layout.count();
+  const bool far = kAsksForNext && is_past_caches(c.images * c.groups * c.in * plane * static_cast<int64_t>(sizeof(T)));
+  // Where the input of a block begins, but for padding, with stride 1.
+  const auto corner = [&](int64_t unit, int64_t channel) {
+    const BlockOrigin origin(layout, unit % blocks);
+    const int64_t row = origin.first[0] * c.axis[1].input + origin.first[1];
+    return c.x.from(unit / blocks / c.groups).data + (unit / blocks % c.groups * c.in + channel) * plane +
+           row * c.axis[2].input + origin.first[2];
+  };
   // Not inlined: parallel_for has two calls of it.
   const auto work = [&](int64_t begin, int64_t end) __attribute__((noinline)) {
     const Scratch scratch(static_cast<std::size_t>(packed_elements + buffer_elements) * sizeof(T));
@@ -230,9 +256,11 @@ void correlate(const Correlation<T>& c) {
       do {  // of no channels too
         in.count = min(together, c.in - in.first);
         const int64_t start = (group * c.in + in.first) * plane;
+        const int64_t after = in.first + together;
+        const T* const next = !far ? nullptr : corner(unit + (after >= c.in), after < c.in ? after : 0);
         pack_block(c.axis, layout, origin, c.mode, c.x.from(image).data + start, mask ? mask + start : mask, plane,
                    in.count, zeroed, packed);
-        correlate_block(c, layout, origin, plan, group, in, packed, weight_scratch.as<T>() + group * c.out * taps,
+        correlate_block(c, layout, origin, plan, group, in, packed, next, weight_scratch.as<T>() + group * c.out * taps,
                         row_tiles, offset, taps, c.y.from(image).data + group * c.out * c.y_channel,
                         packed + packed_elements);
         in.first += together;

@@ -32,13 +32,21 @@ struct SharedRowsArguments {
   T* y;
   int64_t y_row;  // elements between output rows that are one dilation apart
   int64_t start_row = 0, start_vector = 0;
+  const T* next = nullptr;  // null, or what will be packed next, for the first output row: as many channels and rows
+  int64_t next_channel = 0, next_row = 0;
 };
+
+/// Whether tiles ask for what will be packed next, a little for each channel, where it comes from memory: else the memory waits
+/// while they calculate, and they while it is packed (on a Zen 3 1.2 to 1.3 times as long, for inputs of 13 and 17 MB; to ask for
+/// all of a tile's at once gains nothing).
+inline constexpr bool kAsksForNext = kVectorBytes == 32;
 
 /// The outputs at y, `last` lanes of the last vector.
 template <class T, int rows, int vectors>
 REEL_INLINE void shared_rows_tile(const SharedRowsArguments<T>& a, const T* tile_x, T* y, int64_t last) {
   using V = Vec<T>;
   V sum[rows][vectors];
+  const T* const tile_y = y;
   const T* start = a.resumes ? y : a.start;
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r, start += a.start_row) {
@@ -50,6 +58,13 @@ REEL_INLINE void shared_rows_tile(const SharedRowsArguments<T>& a, const T* tile
   }
   for (int64_t i = 0; i < a.in; ++i) {
     const T *x = tile_x + i * a.x_channel, *weight = a.weight + 9 * i;
+    if (kAsksForNext && a.next != nullptr) {  // for the part of it that lies where this tile does
+      const T* next = a.next + (tile_y - a.y) + i * a.next_channel;
+#pragma GCC unroll 16
+      for (int r = 0; r < rows; ++r, next += a.next_row) {
+        for (int k = 0; k < vectors * V::width; k += 64 / static_cast<int>(sizeof(T))) __builtin_prefetch(next + k);
+      }
+    }
 #pragma GCC unroll 16
     for (int row = 0; row < rows + 2; ++row, x += a.x_row) {
 #pragma GCC unroll 16
@@ -131,8 +146,10 @@ template <class T>
 REEL_INLINE void correlate_shared_rows(int64_t dilation, int64_t rows, int64_t columns, SharedRowsArguments<T> a) {
   const T* const x = a.x;
   T* const y = a.y;
-  const int64_t x_step = a.x_row, y_step = a.y_row;
+  const T* const next = a.next;
+  const int64_t x_step = a.x_row, y_step = a.y_row, next_step = a.next_row;
   a.x_row *= dilation;
+  a.next_row *= dilation;
   a.y_row *= dilation;
   if (a.resumes) {
     a.start_row = a.y_row;
@@ -141,11 +158,12 @@ REEL_INLINE void correlate_shared_rows(int64_t dilation, int64_t rows, int64_t c
   for (int64_t first = 0; first < min(dilation, rows); ++first) {
     const int64_t members = ceil_div(rows - first, dilation), groups = ceil_div(members, kSharedRows<T>);
     for (int64_t g = 0; g < groups; ++g) {
-      const int64_t member = members * g / groups, next = members * (g + 1) / groups;
+      const int64_t member = members * g / groups, end = members * (g + 1) / groups;
       const int64_t row = first + member * dilation;
       a.x = x + row * x_step;
       a.y = y + row * y_step;
-      call_shared_rows<T>(next - member, columns, a);
+      if (kAsksForNext && next != nullptr) a.next = next + row * next_step;
+      call_shared_rows<T>(end - member, columns, a);
     }
   }
 }

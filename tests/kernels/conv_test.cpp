@@ -357,6 +357,24 @@ TYPED_TEST(Convolution, OfAnImageAloneGivesTheSameBitsAsInABatch) {
   }
 }
 
+// So much input that tiles ask for the next block of it, the last of all too.
+TYPED_TEST(Convolution, OfImagesFromMemoryGivesTheSameBitsAsOfEach) {
+  using T = TypeParam;
+  const Conv c = conv_of({3, 16, 2, 2, {260, 270}, {3, 3}, {1, 1}, {2, 1}, {2, 1}, PaddingMode::zero});
+  const std::vector<T> x = random_values<T>(x_size(c), 1), weight = random_values<T>(weight_size(c), 2);
+  const std::vector<T> y = run_forward<T>(c, x, weight, nullptr, Epilogue::none);
+
+  Conv alone = c;
+  alone.batch = 1;
+  std::vector<T> joined;
+  for (int64_t n = 0; n < c.batch; ++n) {
+    const auto first = x.begin() + n * x_size(alone);
+    const std::vector<T> one = run_forward<T>(alone, {first, first + x_size(alone)}, weight, nullptr, Epilogue::none);
+    joined.insert(joined.end(), one.begin(), one.end());
+  }
+  EXPECT_TRUE(bytes_of(y) == bytes_of(joined));
+}
+
 TYPED_TEST(Convolution, BiasGradientMayBeLeftOut) {
   using T = TypeParam;
   const Conv c = conv_of(square(2, 3, 5, 9, 3, 1));
