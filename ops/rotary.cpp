@@ -8,6 +8,7 @@
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/rearrange.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
 
@@ -15,28 +16,35 @@ namespace reel {
 
 namespace {
 
-// What turns each pair, broadcast to [..., width / 2].
+// What turns each pair: times each element, and times the other of its pair; both broadcast to x.
 struct Turn {
-  Tensor cosine, sine;
+  Tensor own, other;
   bool interleaved;
 };
 
+Tensor joined(const Tensor& first, const Tensor& second, bool interleaved) {
+  if (!interleaved) return concatenate({first, second}, -1);
+  Shape shape = first.shape();
+  shape[first.rank() - 1] *= 2;
+  return reshape(stack({first, second}, -1), shape);
+}
+
+// The other element of its pair in each element's place.
+Tensor swapped(const Tensor& x, bool interleaved) {
+  const std::int64_t half = x.shape().back() / 2;
+  if (!interleaved) return roll(x, half, -1);
+  Shape pairs = x.shape();
+  pairs[x.rank() - 1] = half;
+  pairs.push_back(2);
+  const Tensor in = reshape(x, pairs);
+  return joined(select(in, -1, 1), select(in, -1, 0), interleaved);
+}
+
 Tensor turned(const Tensor& x, const Turn& turn, SourceLocation where) {
-  const Tensor y = untaped([&] {
-    const std::int64_t half = x.shape().back() / 2;
-    if (turn.interleaved) {
-      Shape pairs = x.shape();
-      pairs[x.rank() - 1] = half;
-      pairs.push_back(2);
-      const Tensor in = reshape(x, pairs), a = select(in, -1, 0), b = select(in, -1, 1);
-      return reshape(stack({a * turn.cosine - b * turn.sine, b * turn.cosine + a * turn.sine}, -1), x.shape());
-    }
-    const Tensor a = narrow(x, -1, 0, half), b = narrow(x, -1, half, half);
-    return concatenate({a * turn.cosine - b * turn.sine, b * turn.cosine + a * turn.sine}, -1);
-  });
+  const Tensor y = untaped([&] { return x * turn.own + swapped(x, turn.interleaved) * turn.other; });
   if (detail::taping())
     detail::record_op("rotary", where, {&x}, y, {}, [turn, where](detail::Gradients& g) {
-      g.add(0, turned(g.dy(), {turn.cosine, untaped([&] { return -turn.sine; }), turn.interleaved}, where));
+      g.add(0, turned(g.dy(), {turn.own, untaped([&] { return -turn.other; }), turn.interleaved}, where));
     });
   return y;
 }
@@ -52,7 +60,9 @@ Tensor rotated(const Tensor& x, int axis, const Tensor& positions, const RotaryO
     for (int k = axis + 1; k < x.rank(); ++k) shape.push_back(1);
     const Tensor angles = reshape(positions + static_cast<double>(options.offset), shape) * rates;
     const auto as_x = [&](const Tensor& t) { return to(cast(t, x.dtype()), x.device()); };
-    return Turn{as_x(cos(angles)), as_x(sin(angles)), options.interleaved};
+    const Tensor cosine = as_x(cos(angles)), sine = as_x(sin(angles));
+    return Turn{joined(cosine, cosine, options.interleaved), joined(-sine, sine, options.interleaved),
+                options.interleaved};
   });
   return turned(x, turn, where);
 }
