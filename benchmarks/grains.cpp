@@ -16,6 +16,7 @@
 
 #include "reel_rows.h"
 #include "slope.h"
+#include "reel/backends/cpu/cpu.h"
 #include "reel/core/parallel.h"
 
 namespace {
@@ -88,8 +89,8 @@ std::vector<Case> cases() {
     add(grain, op, chunk, unit, make);
     cases.push_back({grain, std::string(op) + " backward", chunk, unit, backward(make)});
   };
-  const auto elements = [](auto f) {
-    return [f](Int n) { return Call{{tensor(1, {n}) + 2}, [f](const Tensors& in) { return f(in[0]); }}; };
+  const auto elements = [](auto f, DType dtype = DType::f32) {
+    return [=](Int n) { return Call{{cast(tensor(1, {n}) + 2, dtype)}, [f](const Tensors& in) { return f(in[0]); }}; };
   };
   const auto rows = [](auto f) {
     return [f](Int n) { return Call{{tensor(1, {n, 64})}, [f](const Tensors& in) { return f(in[0]); }}; };
@@ -106,7 +107,11 @@ std::vector<Case> cases() {
   const auto softmax_of = [](const Ragged& x) { return softmax(x).values(); };
 
   add("kAlone", "add", 16384, "elements", elements([](const Tensor& x) { return x + x; }));
-  add("kAlone", "exp", 16384, "elements", elements([](const Tensor& x) { return exp(x); }));
+  const auto exponential = [](const Tensor& x) { return exp(x); };
+  const std::string isa = cpu::isa_name();
+  const Int bytes = isa == "v4" ? 64 : isa == "v3" ? 32 : 16;  // of a vector, of which one thread takes 1024 alone
+  add("alone_with_formula", "exp", 1024 * bytes / 4, "elements", elements(exponential));
+  add("alone_with_formula", "exp of doubles", 1024 * bytes / 8, "elements", elements(exponential, DType::f64));
   add("kGrain", "sum of rows", 512, "rows of 64", rows([](const Tensor& x) { return sum(x, 1); }));
   add("kGrain", "ragged sum", 128, "sequences of [15, 16]", ragged(16, [](const Ragged& x) { return sum(x); }));
   add("kGrain / 8", "rand", 4096, "elements", elements([](const Tensor& x) { return rand(x.shape()); }));

@@ -123,6 +123,9 @@ struct Table {
   static constexpr Runs runs[] = {REEL_BINARY_OPS(REEL_RUNS)};
 };
 #undef REEL_RUNS
+#define REEL_IS_LONG(name, Struct) kIsLong<scalar::Struct, double>,
+constexpr bool kLong[] = {REEL_BINARY_OPS(REEL_IS_LONG)};
+#undef REEL_IS_LONG
 constexpr const Runs* kRuns[] = {Table<float>::runs,
                                  Table<double>::runs,
                                  nullptr,  // bf16
@@ -184,9 +187,10 @@ void CpuOps::binary(BinaryOp op, const Operand& a, const Operand& b, const Array
     detail::refuse_half(dtype);
   const Runs& runs = kRuns[static_cast<int>(dtype)][static_cast<int>(op)];
   const auto size = static_cast<int64_t>(size_of(dtype)), size_y = static_cast<int64_t>(size_of(y.dtype));
+  const int64_t alone = kLong[static_cast<int>(op)] ? alone_with_formula(dtype) : kAlone;
   if (a.array && b.array) {
     if (a.array->contiguous && b.array->contiguous && y.contiguous) {
-      run_contiguous(runs.arrays, a.array->data, size, b.array->data, size, y.data, size_y, y.size);
+      run_contiguous(runs.arrays, a.array->data, size, b.array->data, size, y.data, size_y, y.size, nullptr, alone);
       return;
     }
     Input input_a = input_of(*a.array), input_b = input_of(*b.array);
@@ -207,9 +211,9 @@ void CpuOps::binary(BinaryOp op, const Operand& a, const Operand& b, const Array
   const Input fixed = number(a.array ? b.scalar : a.scalar, dtype, bytes);
   if (array.contiguous && y.contiguous) {
     if (a.array) {
-      run_contiguous(runs.fixed_b, array.data, size, fixed.data, 0, y.data, size_y, y.size);
+      run_contiguous(runs.fixed_b, array.data, size, fixed.data, 0, y.data, size_y, y.size, nullptr, alone);
     } else {
-      run_contiguous(runs.fixed_a, fixed.data, 0, array.data, size, y.data, size_y, y.size);
+      run_contiguous(runs.fixed_a, fixed.data, 0, array.data, size, y.data, size_y, y.size, nullptr, alone);
     }
   } else if (a.array) {
     run_elements(runs, input_of(array), fixed, y);

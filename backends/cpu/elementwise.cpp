@@ -9,12 +9,16 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
+template <class Op>
+constexpr bool kIsShort =
+    is_one_of<Op, scalar::Neg, scalar::Relu, scalar::Sqrt, scalar::Square, scalar::Cube, scalar::Abs, scalar::Rsqrt,
+              scalar::Sign, scalar::HardSigmoid, scalar::HardTanh, scalar::HardSwish>;
+
 template <class Op, class T>
 void run(const void* x, const void*, void* y, int64_t count) {
   const T* source = static_cast<const T*>(x);
   T* target = static_cast<T*>(y);
-  if constexpr (is_one_of<Op, scalar::Neg, scalar::Relu, scalar::Sqrt, scalar::Square, scalar::Cube, scalar::Abs,
-                          scalar::Rsqrt, scalar::Sign, scalar::HardSigmoid, scalar::HardTanh, scalar::HardSwish>) {
+  if constexpr (kIsShort<Op>) {
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) target[i] = Op::forward(source[i]);
   } else if constexpr (Turns<Op>) {
@@ -31,6 +35,10 @@ constexpr Run kRuns[2][kUnaryOps] = {{REEL_UNARY_OPS(REEL_RUN_F32)}, {REEL_UNARY
 #undef REEL_RUN_F32
 #undef REEL_RUN_F64
 
+#define REEL_IS_SHORT(name, Struct) kIsShort<scalar::Struct>,
+constexpr bool kShort[] = {REEL_UNARY_OPS(REEL_IS_SHORT)};
+#undef REEL_IS_SHORT
+
 }  // namespace
 
 Run unary_formula(UnaryOp op, DType dtype) { return kRuns[dtype == DType::f64][static_cast<int>(op)]; }
@@ -44,11 +52,12 @@ void CpuOps::unary(UnaryOp op, const Array& x, const Array& y) {
   const Run run = unary_run(op, y.dtype);
   const auto size = static_cast<int64_t>(size_of(y.dtype));
   const Run streamed = activation_runs(op, y.dtype).streamed;
+  const int64_t alone = kShort[static_cast<int>(op)] ? kAlone : alone_with_formula(y.dtype);
   if (x.contiguous && y.contiguous) {
-    run_contiguous(run, x.data, size, x.data, size, y.data, size, y.size, streamed);
+    run_contiguous(run, x.data, size, x.data, size, y.data, size, y.size, streamed, alone);
   } else if (y.contiguous && x.data != y.data) {
     copy(x, y);  // knows all layouts
-    run_contiguous(run, y.data, size, y.data, size, y.data, size, y.size);
+    run_contiguous(run, y.data, size, y.data, size, y.data, size, y.size, nullptr, alone);
   } else {
     run_elements({.arrays = run}, input_of(x), input_of(x), y);
   }

@@ -57,6 +57,10 @@ constexpr Run kRuns[2][kUnaryOps] = {{REEL_UNARY_OPS(REEL_RUN_F32)}, {REEL_UNARY
 #undef REEL_RUN_F32
 #undef REEL_RUN_F64
 
+#define REEL_IS_SHORT(name, Struct) kIsShort<scalar::Struct>,
+constexpr bool kShort[] = {REEL_UNARY_OPS(REEL_IS_SHORT)};
+#undef REEL_IS_SHORT
+
 #define REEL_SAVED(name, Struct) scalar::Struct::saved,
 constexpr scalar::Saved kSaved[] = {REEL_UNARY_OPS(REEL_SAVED)};
 #undef REEL_SAVED
@@ -80,7 +84,8 @@ void CpuOps::unary_backward(UnaryOp op, const Array& saved, const Array& dy, con
     return;
   }
   const Run streamed = activation_backward_runs(op, dx.dtype).streamed;
-  run_contiguous(run, none ? dy.data : saved.data, size, dy.data, size, dx.data, size, dx.size, streamed);
+  run_contiguous(run, none ? dy.data : saved.data, size, dy.data, size, dx.data, size, dx.size, streamed,
+                 kShort[static_cast<int>(op)] ? kAlone : alone_with_formula(dx.dtype));
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

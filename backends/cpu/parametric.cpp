@@ -71,7 +71,8 @@ void CpuOps::parametric(ParametricOp op, const double* parameters, const Array& 
     for (int k = 0; k < kCounts[static_cast<int>(op)]; ++k) p[k] = static_cast<T>(parameters[k]);
     const Run run = kForward<T>[static_cast<int>(op)];
     if (x.contiguous && y.contiguous) {
-      run_contiguous(run, x.data, sizeof(T), p, 0, y.data, sizeof(T), y.size);
+      run_contiguous(run, x.data, sizeof(T), p, 0, y.data, sizeof(T), y.size, nullptr,
+                     op == ParametricOp::elu ? alone_with_formula(y.dtype) : kAlone);
     } else {
       run_elements({.arrays = run, .fixed_b = run}, input_of(x), {p, nullptr, y.dtype, false}, y);
     }

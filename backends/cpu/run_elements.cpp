@@ -71,10 +71,10 @@ template void run_whole_vectors(int64_t, const float*, const float*, float*, Run
 template void run_whole_vectors(int64_t, const double*, const double*, double*, Run);
 
 void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int64_t step_b, void* y, int64_t step_y,
-                     int64_t count, Run streamed) {
+                     int64_t count, Run streamed, int64_t alone) {
   const bool past_caches = y != a && y != b && streams(y, count * step_y, kStreamElementsBytes);
   if (past_caches && streamed != nullptr) run = streamed;
-  parallel_for(count, even_chunk(count, count <= kGrain ? kAlone : kGrain), [=](int64_t begin, int64_t end) {
+  parallel_for(count, even_chunk(count, count <= 2 * alone ? alone : 2 * alone), [=](int64_t begin, int64_t end) {
     const char* from_a = static_cast<const char*>(a) + begin * step_a;
     const char* from_b = static_cast<const char*>(b) + begin * step_b;
     char* to = static_cast<char*>(y) + begin * step_y;

@@ -25,19 +25,23 @@ struct Input {
 
 REEL_INLINE Input input_of(const Array& x) { return {x.data, x.strides, x.dtype, x.contiguous}; }
 
+/// Elements that one thread does alone of any formula, so that nobody asks what this one costs.
+inline constexpr int64_t kLeastAlone = 1024;
+
 /// y = f(a, b) over all of y's elements, in parallel when there are many. Layouts of any kind.
 void run_elements(const Runs& runs, const Input& a, const Input& b, const Array& y);
 
 /// The same for contiguous memory, `step_a`, `step_b` and `step_y` bytes from element to element (0 for a plain number).
-/// `streamed`, if it is given, writes to aligned memory past the caches, which others have done for them.
+/// `streamed`, if it is given, writes to aligned memory past the caches, which others have done for them. `alone`: elements that
+/// one thread does alone.
 void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int64_t step_b, void* y, int64_t step_y,
-                     int64_t count, Run streamed);
+                     int64_t count, Run streamed, int64_t alone);
 REEL_INLINE void run_contiguous(Run run, const void* a, int64_t step_a, const void* b, int64_t step_b, void* y,
-                                int64_t step_y, int64_t count, Run streamed = nullptr) {
-  if (count <= kAlone) {
+                                int64_t step_y, int64_t count, Run streamed = nullptr, int64_t alone = kAlone) {
+  if (count <= kLeastAlone || count <= alone) {
     run(a, b, y, count);
   } else {
-    run_in_parallel(run, a, step_a, b, step_b, y, step_y, count, streamed);
+    run_in_parallel(run, a, step_a, b, step_b, y, step_y, count, streamed, alone);
   }
 }
 
