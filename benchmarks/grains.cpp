@@ -112,6 +112,8 @@ std::vector<Case> cases() {
   const Int bytes = isa == "v4" ? 64 : isa == "v3" ? 32 : 16;  // of a vector, of which one thread takes 1024 alone
   add("alone_with_formula", "exp", 1024 * bytes / 4, "elements", elements(exponential));
   add("alone_with_formula", "exp of doubles", 1024 * bytes / 8, "elements", elements(exponential, DType::f64));
+  add_both("alone_with_formula / 2", "geglu", 512 * bytes / 4 / 32, "rows of 64",
+           rows([](const Tensor& x) { return geglu(x); }));
   add("kGrain", "sum of rows", 512, "rows of 64", rows([](const Tensor& x) { return sum(x, 1); }));
   add("kGrain", "ragged sum", 128, "sequences of [15, 16]", ragged(16, [](const Ragged& x) { return sum(x); }));
   add("kGrain / 8", "rand", 4096, "elements", elements([](const Tensor& x) { return rand(x.shape()); }));

@@ -1,4 +1,5 @@
 #include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/long_formula.h"
 #include "reel/backends/cpu/unary_runs.h"
 #include "reel/core/scalar/gates.h"
 
@@ -42,10 +43,10 @@ REEL_INLINE void multiply(const T* a, const T* b, T* y, int64_t count) {
 
 /// f(row, column, count) for pieces of columns that together are all of [rows, n].
 template <class F>
-REEL_INLINE void for_each_piece(int64_t rows, int64_t n, F f) {
+REEL_INLINE void for_each_piece(DType dtype, int64_t rows, int64_t n, F f) {
   if (rows * n == 0) return;
   const int64_t piece = even_chunk(n, kPiece), pieces = ceil_div(n, piece);
-  parallel_for(rows * pieces, max<int64_t>(1, kGrain / piece), [=](int64_t begin, int64_t end) {
+  parallel_for(rows * pieces, max<int64_t>(1, alone_with_formula(dtype) / 2 / piece), [=](int64_t begin, int64_t end) {
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t column = unit % pieces * piece;
       f(unit / pieces, column, min(piece, n - column));
@@ -62,7 +63,7 @@ void CpuOps::gated(GateOp op, const Array& x, const Array& y) {
   dispatch_floating(x.dtype, [&]<class T>() {
     const T* const from = x.as<T>();
     T* const to = y.as<T>();
-    for_each_piece(y.shape[0], n, [=](int64_t row, int64_t column, int64_t count) {
+    for_each_piece(x.dtype, y.shape[0], n, [=](int64_t row, int64_t column, int64_t count) {
       const T *const a = from + 2 * row * n + column, *const b = a + n;
       T* const result = to + row * n + column;
       if constexpr (sizeof(T) == sizeof(float)) {
@@ -82,7 +83,7 @@ void CpuOps::gated_backward(GateOp op, const Array& x, const Array& dy, const Ar
   dispatch_floating(x.dtype, [&]<class T>() {
     const T *const from = x.as<T>(), *const grads = dy.as<T>();
     T* const to = dx.as<T>();
-    for_each_piece(dy.shape[0], n, [=](int64_t row, int64_t column, int64_t count) {
+    for_each_piece(x.dtype, dy.shape[0], n, [=](int64_t row, int64_t column, int64_t count) {
       alignas(64) T value[kPiece], product[kPiece];
       const T *const a = from + 2 * row * n + column, *const b = a + n, *const grad = grads + row * n + column;
       T *const da = to + 2 * row * n + column, *const db = da + n;
