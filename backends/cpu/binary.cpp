@@ -187,7 +187,7 @@ void CpuOps::binary(BinaryOp op, const Operand& a, const Operand& b, const Array
     detail::refuse_half(dtype);
   const Runs& runs = kRuns[static_cast<int>(dtype)][static_cast<int>(op)];
   const auto size = static_cast<int64_t>(size_of(dtype)), size_y = static_cast<int64_t>(size_of(y.dtype));
-  const int64_t alone = kLong[static_cast<int>(op)] ? alone_with_formula(dtype) : kAlone;
+  const int64_t alone = is_floating(dtype) && kLong[static_cast<int>(op)] ? alone_with_formula(dtype) : kAlone;
   if (a.array && b.array) {
     if (a.array->contiguous && b.array->contiguous && y.contiguous) {
       run_contiguous(runs.arrays, a.array->data, size, b.array->data, size, y.data, size_y, y.size, nullptr, alone);

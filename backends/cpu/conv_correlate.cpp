@@ -194,7 +194,7 @@ void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const B
                                             .relu = c.relu && in.first + in.count == c.in,
                                             .y = to,
                                             .y_row = c.y_step[1],
-                                            .next = next,
+                                            .next = p == 0 ? next : nullptr,
                                             .next_channel = plane_of(c),
                                             .next_row = c.axis[2].input};
         correlate_shared_rows<T>(c.axis[1].dilation, rows, columns, shared);
@@ -235,10 +235,12 @@ void correlate(const Correlation<T>& c) {
   const int64_t block_cost = layout.axes[0].count * layout.axes[1].count * layout.axes[2].count * cost;
   const int64_t blocks = layout.count();
   const bool far = kAsksForNext && is_past_caches(c.images * c.groups * c.in * plane * static_cast<int64_t>(sizeof(T)));
-  // Where the input of a block begins, but for padding, with stride 1.
-  const auto corner = [&](int64_t unit, int64_t channel) {
+  const int64_t units = c.images * c.groups * blocks;
+  // Where the input of a block begins, but for padding, with stride 1; null behind the last.
+  const auto corner = [&](int64_t unit, int64_t channel) -> const T* {
+    if (unit == units) return nullptr;
     const BlockOrigin origin(layout, unit % blocks);
-    const int64_t row = origin.first[0] * c.axis[1].input + origin.first[1];
+    const int64_t row = origin.first[0] * c.axis[0].stride * c.axis[1].input + origin.first[1];
     return c.x.from(unit / blocks / c.groups).data + (unit / blocks % c.groups * c.in + channel) * plane +
            row * c.axis[2].input + origin.first[2];
   };
@@ -267,7 +269,7 @@ void correlate(const Correlation<T>& c) {
       } while (in.first < c.in);
     }
   };
-  parallel_for(c.images * c.groups * blocks, max<int64_t>(1, kConvGrain / block_cost), work);
+  parallel_for(units, max<int64_t>(1, kConvGrain / block_cost), work);
 }
 
 template void correlate<float>(const Correlation<float>&);

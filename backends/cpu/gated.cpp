@@ -41,7 +41,8 @@ REEL_INLINE void multiply(const T* a, const T* b, T* y, int64_t count) {
   for (int64_t j = 0; j < count; ++j) y[j] = a[j] * b[j];
 }
 
-/// f(row, column, count) for pieces of columns that together are all of [rows, n].
+/// f(row, column, count) for pieces of columns that together are all of [rows, n]. (On a Zen 3 an element
+/// takes 2 to 4 ns in rows of geglu, and 1 in gelu: hence half as many for a task.)
 template <class F>
 REEL_INLINE void for_each_piece(DType dtype, int64_t rows, int64_t n, F f) {
   if (rows * n == 0) return;

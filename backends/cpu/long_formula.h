@@ -9,7 +9,7 @@
 namespace reel::cpu::REEL_CPU_ISA {
 
 /// kAlone for formulas of many steps: so many vectors. (On a Zen 3, where a vector of f32 takes 4 to 8 ns and of f64 6 to 60, two
-/// threads take 0.65 to 0.85 of one's time for twice as many, in f64 0.5 to 0.6.)
+/// threads take 0.5 to 0.85 of one's time for twice as many, in f64 0.5 to 0.6.)
 REEL_INLINE int64_t alone_with_formula(DType dtype) {
   return 1024 * (kVectorBytes / static_cast<int64_t>(size_of(dtype)));
 }

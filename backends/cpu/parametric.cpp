@@ -86,7 +86,8 @@ void CpuOps::parametric_backward(ParametricOp op, const double* parameters, cons
     const auto run = kBackward<T>[static_cast<int>(op)];
     const T *const from = x.as<T>(), *const grad = dy.contiguous ? dy.as<T>() : dx.as<T>();
     T* const to = dx.as<T>();
-    parallel_for(dx.size, even_chunk(dx.size), [=](int64_t begin, int64_t end) {
+    const int64_t grain = op == ParametricOp::elu ? alone_with_formula(dx.dtype) : kGrain;
+    parallel_for(dx.size, even_chunk(dx.size, grain), [=](int64_t begin, int64_t end) {
       run(from + begin, grad + begin, parameters, to + begin, end - begin);
     });
   });

@@ -74,7 +74,8 @@ void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int6
                      int64_t count, Run streamed, int64_t alone) {
   const bool past_caches = y != a && y != b && streams(y, count * step_y, kStreamElementsBytes);
   if (past_caches && streamed != nullptr) run = streamed;
-  parallel_for(count, even_chunk(count, count <= 2 * alone ? alone : 2 * alone), [=](int64_t begin, int64_t end) {
+  const int64_t chunks = 2 * ceil_div(count, 4 * alone);  // an even number, which two threads share evenly
+  parallel_for(count, even_chunk(count, ceil_div(count, chunks)), [=](int64_t begin, int64_t end) {
     const char* from_a = static_cast<const char*>(a) + begin * step_a;
     const char* from_b = static_cast<const char*>(b) + begin * step_b;
     char* to = static_cast<char*>(y) + begin * step_y;
