@@ -1,65 +1,45 @@
 #pragma once
 
-// What the examples take on their command lines, where CLI11 alone would take more.
-
-#include <unistd.h>
-
-#include <CLI/CLI.hpp>
-#include <cerrno>
-#include <charconv>
-#include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <filesystem>
-#include <limits>
-#include <stdexcept>
+#include <memory>
+#include <optional>
 #include <string>
-#include <system_error>
+
+namespace CLI {
+class App;
+}
 
 namespace example {
 
-/// True if the whole of `text` is a T, which goes to `value`.
-template <class T>
-bool parsed(const std::string& text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
+/// What a program takes on its command line. Each option has a variable, whose value at that time is the default; --help shows both.
+/// The variables must live until parse() is done.
+class Arguments {
+ public:
+  explicit Arguments(const std::string& purpose);
+  ~Arguments();
 
-/// A seed, 0 to 2^64 - 1. CLI11 takes -1 for the largest, and what is larger too.
-inline CLI::Validator seed() {
-  return CLI::Validator(
-      [](std::string& text) {
-        std::uint64_t value = 0;
-        if (parsed(text, value)) return std::string();
-        return "a whole number from 0 to 18446744073709551615 is required, got " + text;
-      },
-      "0 to 2^64-1", "seed");
-}
+  /// A whole number from `least` to `most`.
+  void whole(const std::string& option, std::int64_t& value, std::int64_t least, std::int64_t most,
+             const std::string& meaning);
+  void whole(const std::string& option, int& value, int least, int most, const std::string& meaning);
+  /// A finite number above 0. A default that is not is none, and --help leaves it out.
+  void positive(const std::string& option, double& value, const std::string& meaning);
+  /// A seed, 0 to 2^64 - 1.
+  void seed(const std::string& option, std::uint64_t& value, const std::string& meaning);
+  /// Text, "" too.
+  void text(const std::string& option, std::string& value, const std::string& meaning);
+  /// A file's name, which must not be "", as a script's variable may be; without the option the value stays as it is.
+  void file(const std::string& option, std::string& value, const std::string& meaning);
 
-/// A finite number above 0. To CLI11 NaN is above it.
-inline CLI::Validator positive() {
-  return CLI::Validator(
-      [](std::string& text) {
-        double value = 0;
-        if (parsed(text, value) && std::isfinite(value) && value > 0) return std::string();
-        return "a number above 0 is required, got " + text;
-      },
-      "above 0", "positive");
-}
+  /// Reads the command line. The status to exit with at once, where --help is asked for (0) or an argument is wrong; either way
+  /// what there is to say has been printed.
+  std::optional<int> parse(int argc, char** argv);
 
-/// Text, as of a script's variable that should not be empty.
-inline CLI::Validator given() {
-  return CLI::Validator([](std::string& text) { return text.empty() ? "a name is required, got ''" : std::string(); },
-                        "", "given");
-}
+ private:
+  std::unique_ptr<CLI::App> parser_;
+};
 
 /// Makes a folder for results, before any work is done. Throws std::runtime_error unless it can be written to.
-inline void make_folder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (!error && ::access(path.c_str(), W_OK | X_OK) != 0) error = std::error_code(errno, std::generic_category());
-  if (error)
-    throw std::runtime_error("--output: a folder to write to is required, got '" + path + "': " + error.message());
-}
+void make_folder(const std::string& path);
 
 }  // namespace example

@@ -3,7 +3,6 @@
 
 #include <reel/reel.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -95,16 +94,16 @@ double relax(std::int64_t electrons, std::int64_t steps, std::uint64_t seed, Dev
 }
 
 int main(int argc, char** argv) {
-  CLI::App app("Electrons on a sphere, with a CUDA kernel of one's own");
   std::int64_t electrons = 32, steps = 1000;
   std::uint64_t seed = 0;
   double excess = 1e9;
-  app.add_option("--electrons", electrons, "how many")->check(CLI::Range(2, 100000))->capture_default_str();
-  app.add_option("--steps", steps, "of Adam")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
-  app.add_option("--seed", seed, "of the places at the start")->check(example::seed())->capture_default_str();
-  app.add_option("--require-excess", excess, "exit with 1 if the energy is above the lowest known by more than this")
-      ->check(example::positive());
-  CLI11_PARSE(app, argc, argv);
+  example::Arguments arguments("Electrons on a sphere, with a CUDA kernel of one's own");
+  arguments.whole("--electrons", electrons, 2, 100'000, "how many");
+  arguments.whole("--steps", steps, 1, 1'000'000'000, "of Adam");
+  arguments.seed("--seed", seed, "of the places at the start");
+  arguments.positive("--require-excess", excess,
+                     "exit with 1 if the energy is above the lowest known by more than this");
+  if (const auto status = arguments.parse(argc, argv)) return *status;
 
   try {
     const Device device = Device::best();

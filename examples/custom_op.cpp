@@ -3,7 +3,6 @@
 
 #include <reel/reel.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -70,12 +69,12 @@ double train(Device device, std::int64_t steps) {
 }
 
 int main(int argc, char** argv) {
-  CLI::App app("An op of one's own: of ops, as a loop, as a kernel");
   std::int64_t steps = 4000;
   double most = 1;
-  app.add_option("--steps", steps, "of training")->check(CLI::Range(1, 1'000'000'000))->capture_default_str();
-  app.add_option("--require-error", most, "exit with 1 if the net's error is above this")->check(example::positive());
-  CLI11_PARSE(app, argc, argv);
+  example::Arguments arguments("An op of one's own: of ops, as a loop, as a kernel");
+  arguments.whole("--steps", steps, 1, 1'000'000'000, "of training");
+  arguments.positive("--require-error", most, "exit with 1 if the net's error is above this");
+  if (const auto status = arguments.parse(argc, argv)) return *status;
 
   try {
     const Tensor x = randn({3, 5}, {.dtype = f64});

@@ -3,9 +3,9 @@
 
 #include <reel/reel.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 
@@ -33,25 +33,20 @@ struct Settings {
   std::int64_t stop = 0;
   double required = 0;
 
-  void parse(CLI::App& app) {
-    app.add_option("--epochs", epochs, "times that each training image is seen, and its shifted copies")
-        ->check(CLI::Range(1, 1'000'000))
-        ->capture_default_str();
-    app.add_option("--batch", batch, "images per step")->check(CLI::Range(1, 1'000'000))->capture_default_str();
-    app.add_option("--rate", rate, "learning rate at the start; it falls to 0 as a cosine")
-        ->check(example::positive())
-        ->capture_default_str();
-    app.add_option("--seed", seed, "of weights and shuffling")->check(example::seed())->capture_default_str();
-    app.add_option("--threads", threads, "CPU threads; 0: as many as cores")
-        ->check(CLI::Range(0, 1024))
-        ->capture_default_str();
-    app.add_option("--device", device, "cpu, cuda, cuda:1, or best: a GPU if there is one")->capture_default_str();
-    app.add_option("--resume", resume, "digits.safetensors of a run with the same options that was stopped")
-        ->check(example::given());
-    app.add_option("--output", output, "folder for digits.safetensors and digits.svg")->capture_default_str();
-    app.add_option("--stop", stop, "stop after so many steps, to resume later")->check(CLI::Range(0, 1'000'000'000));
-    app.add_option("--require-accuracy", required, "exit with 1 if the accuracy is below so many per cent")
-        ->check(example::positive());
+  // The status to exit with at once, if there is nothing to train.
+  std::optional<int> parse(int argc, char** argv) {
+    example::Arguments arguments("Trains a ConvNet on 8 x 8 handwritten digits.");
+    arguments.whole("--epochs", epochs, 1, 1'000'000, "times that each training image is seen, and its shifted copies");
+    arguments.whole("--batch", batch, 1, 1'000'000, "images per step");
+    arguments.positive("--rate", rate, "learning rate at the start; it falls to 0 as a cosine");
+    arguments.seed("--seed", seed, "of weights and shuffling");
+    arguments.whole("--threads", threads, 0, 1024, "CPU threads; 0: as many as cores");
+    arguments.text("--device", device, "cpu, cuda, cuda:1, or best: a GPU if there is one");
+    arguments.file("--resume", resume, "digits.safetensors of a run with the same options that was stopped");
+    arguments.text("--output", output, "folder for digits.safetensors and digits.svg");
+    arguments.whole("--stop", stop, 0, 1'000'000'000, "stop after so many steps, to resume later; 0: at the end");
+    arguments.positive("--require-accuracy", required, "exit with 1 if the accuracy is below so many per cent");
+    return arguments.parse(argc, argv);
   }
 };
 
@@ -192,9 +187,7 @@ int train(const Settings& settings) {
 
 int main(int argc, char** argv) {
   Settings settings;
-  CLI::App app("Trains a ConvNet on 8 x 8 handwritten digits.");
-  settings.parse(app);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto status = settings.parse(argc, argv)) return *status;
   try {
     return train(settings);
   } catch (const std::exception& error) {

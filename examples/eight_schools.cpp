@@ -4,7 +4,6 @@
 
 #include <reel/reel.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <iostream>
 
@@ -100,17 +99,13 @@ void draw_histogram(const nn::Draws& draws, const std::string& path) {
 int main(int argc, char** argv) {
   nn::NutsOptions options{.target_accept = 0.95, .seed = 1};
   std::string output = ".";
-  CLI::App app("Draws from the posterior of the eight schools.");
-  app.add_option("--chains", options.chains, "chains")->check(CLI::Range(1, 1000))->capture_default_str();
-  app.add_option("--warmup", options.warmup, "iterations of each chain that adapt the sampler")
-      ->check(CLI::Range(0, 1'000'000))
-      ->capture_default_str();
-  app.add_option("--draws", options.draws, "draws of each chain")
-      ->check(CLI::Range(4, 1'000'000))
-      ->capture_default_str();
-  app.add_option("--seed", options.seed, "of the random numbers")->check(example::seed())->capture_default_str();
-  app.add_option("--output", output, "folder for the pictures")->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  example::Arguments arguments("Draws from the posterior of the eight schools.");
+  arguments.whole("--chains", options.chains, 1, 1000, "chains");
+  arguments.whole("--warmup", options.warmup, 0, 1'000'000, "iterations of each chain that adapt the sampler");
+  arguments.whole("--draws", options.draws, 4, 1'000'000, "draws of each chain");
+  arguments.seed("--seed", options.seed, "of the random numbers");
+  arguments.text("--output", output, "folder for the pictures");
+  if (const auto status = arguments.parse(argc, argv)) return *status;
   try {
     example::make_folder(output);
     const nn::Draws raw = nn::nuts(Model(), 2 + kSchools, options);

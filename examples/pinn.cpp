@@ -6,7 +6,6 @@
 
 #include <reel/reel.h>
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -90,21 +89,15 @@ int main(int argc, char** argv) {
   double rate = 1e-2, required = 0, most_seconds = 0;
   std::uint64_t seed = 0;
   std::string output = ".";
-  CLI::App app("Solves Poisson's equation with a neural network.");
-  app.add_option("--steps", steps, "steps of the optimiser")
-      ->check(CLI::Range(1, 1'000'000'000))
-      ->capture_default_str();
-  app.add_option("--points", points, "random points per step")->check(CLI::Range(1, 1'000'000))->capture_default_str();
-  app.add_option("--rate", rate, "learning rate at the start; it falls to 0 as a cosine")
-      ->check(example::positive())
-      ->capture_default_str();
-  app.add_option("--seed", seed, "of weights and points")->check(example::seed())->capture_default_str();
-  app.add_option("--output", output, "folder for pinn.svg")->capture_default_str();
-  app.add_option("--require-error", required, "exit with 1 if the relative L2 error is above this")
-      ->check(example::positive());
-  app.add_option("--require-seconds", most_seconds, "exit with 1 if it takes longer than this")
-      ->check(example::positive());
-  CLI11_PARSE(app, argc, argv);
+  example::Arguments arguments("Solves Poisson's equation with a neural network.");
+  arguments.whole("--steps", steps, 1, 1'000'000'000, "steps of the optimiser");
+  arguments.whole("--points", points, 1, 1'000'000, "random points per step");
+  arguments.positive("--rate", rate, "learning rate at the start; it falls to 0 as a cosine");
+  arguments.seed("--seed", seed, "of weights and points");
+  arguments.text("--output", output, "folder for pinn.svg");
+  arguments.positive("--require-error", required, "exit with 1 if the relative L2 error is above this");
+  arguments.positive("--require-seconds", most_seconds, "exit with 1 if it takes longer than this");
+  if (const auto status = arguments.parse(argc, argv)) return *status;
   try {
     const auto begin = std::chrono::steady_clock::now();
     example::make_folder(output);
