@@ -65,7 +65,7 @@ bool empty_own_caches() {
   for (ThreadCache* const cache : {own_cache, team_cache}) {
     if (cache == nullptr) continue;
     bytes += cache->cached();
-    detail::empty(cache->lists);
+    detail::give_to_system(cache->lists);
     cache->hold(cache->live.get() - cache->held.load(std::memory_order_relaxed));  // nor is it asked any more
     for (auto& owned : cache->owned) owned = 0;
   }
@@ -319,8 +319,8 @@ void release_cached_memory() {
     const std::lock_guard lock(shared.mutex);
     for (ThreadCache* cache = shared.threads; cache != nullptr; cache = cache->next)
       if (!cache->asked()) cache->hold(ThreadCache::kAsked);
-    detail::empty(shared.lists);
-    detail::empty(shared.for_teams);
+    detail::give_to_system(shared.lists);
+    detail::give_to_system(shared.for_teams);
     shared.team_bytes = 0;
     shared.cached.store(0, std::memory_order_relaxed);
     for (auto& filled : shared.filled) filled.store(0, std::memory_order_relaxed);

@@ -84,7 +84,7 @@ void give_to_depot_or_system(int index, void* memory) {
   if (many) trim();
 }
 
-void empty(FreeLists& lists) {
+void give_to_system(FreeLists& lists) {
   for (int i = 0; i < kClasses; ++i)
     while (void* const block = lists.pop_any(i)) give_to_system(i, block);
 }

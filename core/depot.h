@@ -49,7 +49,7 @@ void* take_from_depot(int index);
 /// Where a block finds no room in the depot, those that are stale make room.
 void give_to_depot_or_system(int index, void* memory);
 /// All blocks of the lists go to the system.
-void empty(FreeLists& lists);
+void give_to_system(FreeLists& lists);
 /// Freed blocks are malloc's, which keeps many of them: this gives their pages back.
 void trim();
 

@@ -101,12 +101,15 @@ set_tests_properties(library_size PROPERTIES FIXTURES_REQUIRED installed_shared 
 
 # Without clang++ its test is skipped, and counted as such.
 find_program(REEL_CLANGXX clang++)
+set(together)
 foreach(header_compiler ${CMAKE_CXX_COMPILER} ${REEL_CLANGXX})
   get_filename_component(name ${header_compiler} NAME)
   string(REPLACE "REEL_CLANGXX-NOTFOUND" "clang++" name ${name})
   if(NOT TEST headers_${name})
-    add_test(NAME headers_${name} COMMAND ${Python3_EXECUTABLE} ${checks}/headers.py ${work}/static/include ${header_compiler})
+    add_test(NAME headers_${name} COMMAND ${Python3_EXECUTABLE} ${checks}/headers.py ${work}/static/include ${header_compiler}
+      ${together})
     set_tests_properties(headers_${name} PROPERTIES
       FIXTURES_REQUIRED installed_static TIMEOUT 600 SKIP_RETURN_CODE 77)
   endif()
+  set(together --together)
 endforeach()
