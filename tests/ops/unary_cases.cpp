@@ -50,13 +50,20 @@ double digamma_of(double x) {
   return shift + std::log(x) - 0.5 / x - series;
 }
 
-// A long sum, and an integral with its first corrections for the rest.
+// A sum, and an integral with its first corrections (Euler and Maclaurin) for the rest.
 double polygamma_of(int n, double x) {
-  constexpr int kTerms = 400;
-  const double z = x + kTerms;
-  long double sum = std::pow(z, -n) / n + std::pow(z, -n - 1) / 2 + (n + 1) * std::pow(z, -n - 2) / 12 -
-                    (n + 1) * (n + 2) * (n + 3) * std::pow(z, -n - 4) / 720;
-  for (int k = kTerms - 1; k >= 0; --k) sum += std::pow(static_cast<long double>(x) + k, -n - 1);
+  const auto power = [](long double base, int exponent) {
+    long double product = 1;
+    for (int i = 0; i < exponent; ++i) product *= base;
+    return product;
+  };
+  constexpr int kTerms = 60;
+  const long double r = 1 / (static_cast<long double>(x) + kTerms), r2 = r * r;
+  const int rising = (n + 2) * (n + 3);
+  long double sum =
+      power(r, n) *
+      (1.0L / n + r / 2 + (n + 1) * r2 * (1.0L / 12 - rising * r2 * (1.0L / 720 - (n + 4) * (n + 5) * r2 / 30240)));
+  for (int k = kTerms - 1; k >= 0; --k) sum += power(1 / (static_cast<long double>(x) + k), n + 1);
   return (n % 2 == 0 ? -1 : 1) * std::tgamma(n + 1.0) * static_cast<double>(sum);
 }
 
