@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "reel/core/precision.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/create.h"
 #include "reel/ops/matmul.h"
@@ -146,6 +147,7 @@ Tensor solved(const Factors& a, const Tensor& b, bool transposed) {
 // Recorded, with one step of refinement: the residual is a few roundings whatever the pivots were.
 Tensor solve_by(const Factors& factors, const Tensor& a, const Tensor& b, bool transposed, SourceLocation where) {
   const Tensor x = untaped([&] {
+    const detail::ExactProducts exact;
     Shape batch;
     check::broadcasts(batch_of(a.shape()), batch_of(b.shape()), batch);
     const Tensor every =

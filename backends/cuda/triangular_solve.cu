@@ -2,6 +2,7 @@
 // memory; what the rows that are known already contribute to the next block is a product.
 
 #include "reel/backends/cuda/triangle.h"
+#include "reel/core/precision.h"
 #include "reel/core/scalar/arithmetic.h"
 
 namespace reel::cuda {
@@ -71,6 +72,7 @@ template <class T>
 void subtract_product(CudaOps& ops, const BatchProduct& p, Batch<const T> a, Batch<const T> b, Batch<T> c) {
   const int64_t rows = p.trans_a ? p.k : p.m, cols = p.trans_a ? p.m : p.k;
   const Context& context = ops.context();
+  const detail::ExactProducts exact;
   const Workspace negative(context.memory(), sizeof(T) * static_cast<std::size_t>(p.batch * rows * cols));
   launch(context, "negate", grid_for(context, p.batch * rows * cols), &device::negate<T>, a, rows, cols, p.batch,
          negative.as<T>());

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <vector>
+
 #include "reel/core/error.h"
+#include "reel/core/precision.h"
 #include "reel/core/ragged.h"
 #include "reel/core/tape.h"
 #include "reel/nn/conv.h"
@@ -13,7 +17,9 @@
 #include "reel/ops/create.h"
 #include "reel/ops/embedding.h"
 #include "reel/ops/index.h"
+#include "reel/ops/linalg.h"
 #include "reel/ops/losses.h"
+#include "reel/ops/matmul.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/rearrange.h"
 #include "reel/ops/reduce.h"
@@ -49,6 +55,32 @@ TEST(CudaTensor, ItemPrintAndFillWork) {
   x.fill_(3);
   EXPECT_EQ(sum(x).item(), 12);
   EXPECT_NE(to_string(x).find("3"), std::string::npos);
+}
+
+// --- TF32 ------------------------------------------------------------------------------------------------------------------
+
+TEST(CudaPrecision, ProductsMayBeInTf32AndSolversAreNot) {
+#ifdef REEL_ON_GPU
+  const std::int64_t n = 600;
+#else
+  const std::int64_t n = 96;
+#endif
+  Generator generator(5);
+  const Tensor g = to(randn({n, n}, generator), kCuda), b = to(randn({n, n}, generator), kCuda);
+  const Tensor a = matmul(g, transpose(g)) / static_cast<double>(n) + eye(n, {.device = kCuda});
+  const auto values = [&](auto op) { return to(op(), Device::cpu()).template to_vector<float>(); };
+  const std::vector<std::function<Tensor()>> solvers = {[&] { return solve(a, b); }, [&] { return inverse(a); },
+                                                        [&] { return cholesky(a); }, [&] { return logdet(a); },
+                                                        [&] { return triangular_solve(cholesky(a), b); }};
+  const auto product = [&] { return matmul(a, b); };
+  std::vector<std::vector<float>> exact;
+  for (const auto& solver : solvers) exact.push_back(values(solver));
+  const std::vector<float> exact_product = values(product);
+  set_matmul_precision(MatmulPrecision::high);
+  for (std::size_t i = 0; i < solvers.size(); ++i) EXPECT_EQ(values(solvers[i]), exact[i]) << i;
+  EXPECT_NE(values(product), exact_product);
+  set_matmul_precision(MatmulPrecision::highest);
+  EXPECT_EQ(values(product), exact_product);
 }
 
 // --- the device word --------------------------------------------------------------------------------------------------------

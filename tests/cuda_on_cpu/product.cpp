@@ -3,6 +3,7 @@
 #include "reel/backends/cuda/product.h"
 
 #include <Eigen/Core>
+#include <bit>
 
 #include "reel/backends/cuda/status.h"
 #include "reel/tests/cuda_on_cpu/executor.h"
@@ -14,6 +15,12 @@ namespace {
 template <class T>
 using Stored = Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>, 0, Eigen::OuterStride<>>;
 
+/// x to TF32, as a GPU's tensor cores take it: 10 bits of mantissa.
+float in_tf32(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return std::isfinite(x) ? std::bit_cast<float>((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu) : x;
+}
+
 template <class T>
 void multiply_as(const Product& p) {
   using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
@@ -24,8 +31,10 @@ void multiply_as(const Product& p) {
                       Eigen::OuterStride<>(p.ldb));
     Eigen::Map<Matrix, 0, Eigen::OuterStride<>> c(static_cast<T*>(p.c) + i * p.stride_c, p.m, p.n,
                                                   Eigen::OuterStride<>(p.ldc));
-    const Matrix left = p.trans_a ? Matrix(a.transpose()) : Matrix(a);
-    const Matrix right = p.trans_b ? Matrix(b.transpose()) : Matrix(b);
+    Matrix left = p.trans_a ? Matrix(a.transpose()) : Matrix(a);
+    Matrix right = p.trans_b ? Matrix(b.transpose()) : Matrix(b);
+    if constexpr (std::is_same_v<T, float>)
+      if (p.tf32) left = left.unaryExpr(&in_tf32), right = right.unaryExpr(&in_tf32);
     Matrix result = left.lazyProduct(right);
     if (p.accumulate) result += c;
     if (p.bias != nullptr)
