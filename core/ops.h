@@ -281,10 +281,11 @@ class REEL_API Ops {
   virtual void segment_window(const Array& x, const Segments& segments, std::int64_t before, const Array& y) = 0;
   virtual void segment_window_backward(const Array& dy, const Segments& segments, std::int64_t before,
                                        const Array& dx) = 0;
-  /// Softmax down each column of each segment; x, y [total, width].
-  virtual void segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, const Array& y) = 0;
+  /// Softmax of x / temperature down each column of each segment; x, y [total, width].
+  virtual void segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, double temperature,
+                               const Array& y) = 0;
   virtual void segment_softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, const Segments& segments,
-                                        const Array& dx) = 0;
+                                        double temperature, const Array& dx) = 0;
   /// y [count, length, width] = rows of each segment, then `padding`; any dtype; length >= max_length.
   virtual void segment_pad(const Array& x, const Segments& segments, Scalar padding, const Array& y) = 0;
   /// The reverse: y [total, width] from x [count, length, width].

@@ -50,6 +50,9 @@ inline Tensor as_rows(const Tensor& x) {
   return reshaped(packed(x), {x.shape()[0], width});
 }
 
+/// softmax or log_softmax of x / temperature within each sequence, for the op `name`.
+Ragged softmax_of_sequences(SoftmaxOp op, const char* name, const Ragged& x, double temperature, SourceLocation where);
+
 /// While it lives, a tape with check_finite takes the infinity that is the largest (or the least) row of none as given.
 class InfinityOfNoRows {
  public:

@@ -131,16 +131,19 @@ Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, Source
   return y;
 }
 
+}  // namespace
+
 // --- softmax ----------------------------------------------------------------------------------------------------------
 
-Ragged within_sequences(SoftmaxOp op, const char* name, const Ragged& x, SourceLocation where) {
+Ragged detail::softmax_of_sequences(SoftmaxOp op, const char* name, const Ragged& x, double temperature,
+                                    SourceLocation where) {
   check::floating(name, "x", x.values(), where);
   const Tensor& values = x.values();
   const Offsets& offsets = x.offsets();
   Tensor y = empty(values.shape(), like(values));
-  backend(y.device()).segment_softmax(op, as_rows(values).array(), x.segments(), as_rows(y).array());
+  backend(y.device()).segment_softmax(op, as_rows(values).array(), x.segments(), temperature, as_rows(y).array());
   if (taping())
-    record_op(name, where, {&values}, y, {&y}, [op, y, offsets](Gradients& g) {
+    record_op(name, where, {&values}, y, {&y}, [op, y, offsets, temperature](Gradients& g) {
       const Tensor& dy = g.dy();
       if (g.recording()) {
         const auto total = [&](const Tensor& rows) {
@@ -148,7 +151,7 @@ Ragged within_sequences(SoftmaxOp op, const char* name, const Ragged& x, SourceL
           return repeated_rows(sums, offsets, false, SourceLocation{});
         };
         if (op == SoftmaxOp::softmax) {
-          g.add(0, y * (dy - total(dy * y)));
+          g.add(0, y * (dy - total(dy * y)) / temperature);
           return;
         }
         // A sequence that is all -inf has no gradient.
@@ -156,19 +159,17 @@ Ragged within_sequences(SoftmaxOp op, const char* name, const Ragged& x, SourceL
           const Tensor largest = reduced_rows(ReduceOp::max, y, offsets, SourceLocation{});
           return repeated_rows(cast(largest != -INFINITY, y.dtype()), offsets, false, SourceLocation{});
         });
-        g.add(0, dy * some - exp(y) * total(dy));
+        g.add(0, (dy * some - exp(y) * total(dy)) / temperature);
         return;
       }
       Tensor dx = empty(y.shape(), like(y));
       backend(y.device())
           .segment_softmax_backward(op, as_rows(y).array(), as_rows(dy).array(), offsets.segments(y.device()),
-                                    as_rows(dx).array());
+                                    temperature, as_rows(dx).array());
       g.add(0, std::move(dx));
     });
   return x.with(std::move(y));
 }
-
-}  // namespace
 
 Tensor sum(const Ragged& x, SourceLocation where) {
   check::defined("sum", "x", x.values(), where);
@@ -203,10 +204,10 @@ Ragged min(const Ragged& x, const Axes& axes, Keep keep, SourceLocation where) {
 }
 
 Ragged softmax(const Ragged& x, SourceLocation where) {
-  return within_sequences(SoftmaxOp::softmax, "softmax", x, where);
+  return detail::softmax_of_sequences(SoftmaxOp::softmax, "softmax", x, 1, where);
 }
 Ragged log_softmax(const Ragged& x, SourceLocation where) {
-  return within_sequences(SoftmaxOp::log_softmax, "log_softmax", x, where);
+  return detail::softmax_of_sequences(SoftmaxOp::log_softmax, "log_softmax", x, 1, where);
 }
 
 Ragged repeat_rows(const Tensor& x, const Offsets& offsets, SourceLocation where) {

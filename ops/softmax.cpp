@@ -61,7 +61,12 @@ Tensor over_axis(SoftmaxOp op, const char* name, const Tensor& x, int axis, doub
   return y;
 }
 
-Ragged divided(const Ragged& x, double temperature) { return temperature == 1 ? x : x.with(x.values() / temperature); }
+Ragged over_axis(SoftmaxOp op, const char* name, const Ragged& x, int axis, double temperature, SourceLocation where) {
+  check_temperature(name, x.values(), temperature, where);
+  if (check::axis(name, axis, x.values().rank(), where) == 0)
+    return detail::softmax_of_sequences(op, name, x, temperature, where);
+  return x.with(over_axis(op, name, x.values(), axis, temperature, where));
+}
 
 // --- losses over classes ----------------------------------------------------------------------------------------------
 
@@ -176,7 +181,9 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const Clas
       smoothing > 0 ? (1 - smoothing) * target + smoothing / static_cast<double>(logits.shape()[1]) : target;
   const Tensor cost = neg(log_softmax(logits, 1));
   const Tensor some = untaped([&] { return cast(logical_or(wanted != 0, isfinite(cost)), logits.dtype()); });
-  const Tensor loss = weights.sum(wanted * detail::relu_mask(cost, some));
+  // No probability of a row that is all -inf is right.
+  const Tensor none = untaped([&] { return reel::where(max(logits, 1) == -INFINITY, std::nan(""), 0.0); });
+  const Tensor loss = weights.sum(wanted * detail::relu_mask(cost, some)) + none;
   if (options.reduction == Reduction::none) return loss;
   return options.reduction == Reduction::sum ? sum(loss) : mean(loss);
 }
@@ -234,16 +241,11 @@ Tensor log_softmax(const Tensor& x, int axis, double temperature, SourceLocation
 }
 
 Ragged softmax(const Ragged& x, int axis, double temperature, SourceLocation where) {
-  check_temperature("softmax", x.values(), temperature, where);
-  if (check::axis("softmax", axis, x.values().rank(), where) == 0) return softmax(divided(x, temperature), where);
-  return x.with(softmax(x.values(), axis, temperature, where));
+  return over_axis(SoftmaxOp::softmax, "softmax", x, axis, temperature, where);
 }
 
 Ragged log_softmax(const Ragged& x, int axis, double temperature, SourceLocation where) {
-  check_temperature("log_softmax", x.values(), temperature, where);
-  if (check::axis("log_softmax", axis, x.values().rank(), where) == 0)
-    return log_softmax(divided(x, temperature), where);
-  return x.with(log_softmax(x.values(), axis, temperature, where));
+  return over_axis(SoftmaxOp::log_softmax, "log_softmax", x, axis, temperature, where);
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options,

@@ -56,9 +56,10 @@ class CpuOps final : public Ops {
                       const Array* which) override;
   void segment_broadcast(const Array& x, const Segments& segments, bool mean, const Array& y) override;
   void segment_select_backward(const Array& dy, const Array& which, const Segments& segments, const Array& dx) override;
-  void segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, const Array& y) override;
+  void segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, double temperature,
+                       const Array& y) override;
   void segment_softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, const Segments& segments,
-                                const Array& dx) override;
+                                double temperature, const Array& dx) override;
   void segment_pad(const Array& x, const Segments& segments, Scalar padding, const Array& y) override;
   void segment_unpad(const Array& x, const Segments& segments, const Array& y) override;
 

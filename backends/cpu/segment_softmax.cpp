@@ -112,21 +112,23 @@ REEL_INLINE void for_each_long_segment(const Segments& segments, int64_t width, 
 
 }  // namespace
 
-void CpuOps::segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, const Array& y) {
+void CpuOps::segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, double temperature,
+                             const Array& y) {
   if (x.size == 0) return;
   const int64_t width = x.shape.back();
   dispatch_floating(x.dtype, [&]<class T>() {
+    const T rate = static_cast<T>(1 / temperature);
     const auto columns = [&](int64_t first) {
-      return SoftmaxColumns<T>{op, x.as<T>() + first * width, y.as<T>() + first * width, width, T(1)};
+      return SoftmaxColumns<T>{op, x.as<T>() + first * width, y.as<T>() + first * width, width, rate};
     };
     for_each_segment(segments, width, kSegmentSoftmaxGrain, [&](int64_t s, int64_t begin, int64_t end) {
       const int64_t first = segments.offsets[s], rows = segments.offsets[s + 1] - first;
       if (width > 1) {
         if (rows <= longest_alone(width)) columns(first).run(rows, begin, end);
       } else if (op == SoftmaxOp::softmax) {
-        softmax_row(x.as<T>() + first, y.as<T>() + first, rows, T(1));
+        softmax_row(x.as<T>() + first, y.as<T>() + first, rows, rate);
       } else {
-        log_softmax_rows(x.as<T>() + first, y.as<T>() + first, 1, rows, T(1));
+        log_softmax_rows(x.as<T>() + first, y.as<T>() + first, 1, rows, rate);
       }
     });
     for_each_long_segment(segments, width, [&](int64_t first, int64_t rows) {
@@ -136,23 +138,24 @@ void CpuOps::segment_softmax(SoftmaxOp op, const Array& x, const Segments& segme
 }
 
 void CpuOps::segment_softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, const Segments& segments,
-                                      const Array& dx) {
+                                      double temperature, const Array& dx) {
   if (y.size == 0) return;
   const int64_t width = y.shape.back();
   dispatch_floating(y.dtype, [&]<class T>() {
+    const T rate = static_cast<T>(1 / temperature);
     const T *const value = y.as<T>(), *const grad = dy.as<T>();
     T* const to = dx.as<T>();
     const RowStream<T> writer(to, dx.size, width);
     const auto columns = [&](int64_t first) {
       const int64_t i = first * width;
-      return SoftmaxGradientColumns<T>{op, value + i, grad + i, to + i, width, T(1), writer};
+      return SoftmaxGradientColumns<T>{op, value + i, grad + i, to + i, width, rate, writer};
     };
     const auto segment = [&](int64_t s, int64_t begin, int64_t end) {
       const int64_t first = segments.offsets[s], rows = segments.offsets[s + 1] - first;
       if (width > 1) {
         if (rows <= longest_alone(width)) columns(first).run(rows, begin, end);
       } else {
-        softmax_backward_rows(op, value + first, grad + first, to + first, 1, rows, T(1));
+        softmax_backward_rows(op, value + first, grad + first, to + first, 1, rows, rate);
       }
     };
     for_each_segment(segments, width, kSegmentSoftmaxGrain, segment, [&] { writer.finish(); });

@@ -124,9 +124,10 @@ class CudaOps final : public MissingOps {
   void segment_window(const Array& x, const Segments& segments, std::int64_t before, const Array& y) override;
   void segment_window_backward(const Array& dy, const Segments& segments, std::int64_t before,
                                const Array& dx) override;
-  void segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, const Array& y) override;
+  void segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, double temperature,
+                       const Array& y) override;
   void segment_softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, const Segments& segments,
-                                const Array& dx) override;
+                                double temperature, const Array& dx) override;
   void segment_pad(const Array& x, const Segments& segments, Scalar padding, const Array& y) override;
   void segment_unpad(const Array& x, const Segments& segments, const Array& y) override;
 

@@ -226,20 +226,23 @@ template void softmax_backward_columns(const Context&, SoftmaxOp, const float*, 
 template void softmax_backward_columns(const Context&, SoftmaxOp, const double*, const double*, double*, int64_t,
                                        device::Rows, int64_t, int64_t, double);
 
-void CudaOps::segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, const Array& y) {
+void CudaOps::segment_softmax(SoftmaxOp op, const Array& x, const Segments& segments, double temperature,
+                              const Array& y) {
   if (x.size == 0) return;
   dispatch_floating(x.dtype, [&]<class T>() {
+    const T rate = static_cast<T>(1 / temperature);
     softmax_columns<T>(context_, op, x.as<T>(), y.as<T>(), segments.count, {segments.offsets, 0}, segments.max_length,
-                       x.shape.back(), T(1));
+                       x.shape.back(), rate);
   });
 }
 
 void CudaOps::segment_softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, const Segments& segments,
-                                       const Array& dx) {
+                                       double temperature, const Array& dx) {
   if (y.size == 0) return;
   dispatch_floating(y.dtype, [&]<class T>() {
+    const T rate = static_cast<T>(1 / temperature);
     softmax_backward_columns<T>(context_, op, y.as<T>(), dy.as<T>(), dx.as<T>(), segments.count, {segments.offsets, 0},
-                                segments.max_length, y.shape.back(), T(1));
+                                segments.max_length, y.shape.back(), rate);
   });
 }
 

@@ -24,7 +24,7 @@ TYPED_TEST_SUITE(SegmentSoftmax, FloatingTypes);
 template <class T>
 TestArray<T> softmax(SoftmaxOp op, const TestArray<T>& x, const Ragged& ragged) {
   TestArray<T> y(x.array().shape);
-  test::cpu().segment_softmax(op, x, ragged, y);
+  test::cpu().segment_softmax(op, x, ragged, 1, y);
   EXPECT_TRUE(y.margins_intact());
   return y;
 }
@@ -32,7 +32,7 @@ TestArray<T> softmax(SoftmaxOp op, const TestArray<T>& x, const Ragged& ragged) 
 template <class T>
 TestArray<T> softmax_backward(SoftmaxOp op, const TestArray<T>& y, const TestArray<T>& dy, const Ragged& ragged) {
   TestArray<T> dx(y.array().shape);
-  test::cpu().segment_softmax_backward(op, y, dy, ragged, dx);
+  test::cpu().segment_softmax_backward(op, y, dy, ragged, 1, dx);
   EXPECT_TRUE(dx.margins_intact());
   return dx;
 }
@@ -173,10 +173,10 @@ TYPED_TEST(SegmentSoftmax, OfLargeArraysStreamsItsGradientToTheLastElement) {
     const test::LineAlignedArray<TypeParam> stored(shape, 1), streamed(shape);
     for (const SoftmaxOp op : kSoftmaxes) {
       const auto y = softmax(op, x, ragged);
-      test::cpu().segment_softmax_backward(op, y, dy, ragged, stored);
+      test::cpu().segment_softmax_backward(op, y, dy, ragged, 1, stored);
       for (const int threads : {1, 3}) {
         const test::Threads scope(threads);
-        test::cpu().segment_softmax_backward(op, y, dy, ragged, streamed);
+        test::cpu().segment_softmax_backward(op, y, dy, ragged, 1, streamed);
         EXPECT_TRUE(streamed.margins_intact());
         for (int64_t i = 0; i < shape.size(); ++i) ASSERT_EQ(streamed[i], stored[i]) << i << " of " << shape.str();
       }

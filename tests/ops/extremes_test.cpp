@@ -95,6 +95,16 @@ TEST(CrossEntropy, OfARowOfMinusInfinityIsNaNWithoutGradient) {
   }
 }
 
+TEST(CrossEntropy, OfARowOfMinusInfinityBesideSoftLabelsIsNaNWithoutGradient) {
+  const Tensor logits = tensor({-kInf, -kInf, 0, 0}, {2, 2}, kDouble), target = full({2, 2}, 0.5, kDouble);
+  const std::vector<double> rows = cross_entropy(logits, target, {.reduction = Reduction::none}).to_vector<double>();
+  EXPECT_TRUE(std::isnan(rows[0]));
+  EXPECT_NEAR(rows[1], std::log(2.0), 1e-15);
+  EXPECT_THAT(gradient([&](const Tensor& x) { return cross_entropy(x, target, {.reduction = Reduction::sum}); },
+                       log(tensor({0, 0, 0.25, 0.75}, {2, 2}, kDouble))),
+              ElementsAre(0, 0, DoubleNear(-0.25, 1e-15), DoubleNear(0.25, 1e-15)));
+}
+
 TEST(MaskedSoftmax, LeaksNothingOfWhatIsMasked) {
   const Tensor seen = tensor({1, 1, 0, 1, 0, 0, 0, 0}, {2, 4}) != 0.0;
   const std::vector<std::function<Tensor(const Tensor&)>> functions = {
@@ -292,6 +302,29 @@ TEST(LogNdtr, HasItsDerivativesInTheLeftTail) {
   const std::vector<double> narrow = second_derivatives(f, tensor({-9.99, -10.01, -100, -1e4, -1e30}, {.dtype = f32})),
                             wide = second_derivatives(f, tensor({-9.99, -10.01, -100, -1e4, -1e30}, kDouble));
   for (std::size_t i = 0; i < wide.size(); ++i) EXPECT_NEAR(narrow[i], wide[i], 3e-5) << i;
+}
+
+TEST(Temperature, DividesWhatTheLargestElementIsAboveTheOthers) {
+  // Within sequences as along an axis: in one column and in two, in rows that one task takes and in those that several share.
+  for (const std::int64_t width : {1, 2})
+    for (const std::int64_t rows : {2, 70'000}) {
+      const auto far = [&](double first, double second) {
+        const Tensor all = full({rows, width}, second);
+        return concatenate({full({1, width}, first), narrow(all, 0, 0, rows - 1)});
+      };
+      for (const double temperature : {3.0, 1e-9}) {
+        const Tensor x = temperature == 3 ? far(10'001, 10'000) : far(1e30, 0);
+        const double low = 1 / (std::exp(1 / 3.0) + static_cast<double>(rows) - 1), high = std::exp(1 / 3.0) * low;
+        const auto check = [&](const Tensor& y) {
+          EXPECT_NEAR(y.to_vector<float>().front() / (temperature == 3 ? high : 1), 1, 3e-6) << width << ' ' << rows;
+          EXPECT_NEAR(y.to_vector<float>().back() / (temperature == 3 ? low : 1), temperature == 3, 3e-6);
+        };
+        const Ragged one = Ragged::from_lengths(x, {rows});
+        check(softmax(x, 0, temperature));
+        check(softmax(one, 0, temperature).values());
+        if (temperature == 3) check(exp(log_softmax(one, 0, temperature)).values());
+      }
+    }
 }
 
 TEST(Temperature, MustBeANumberThatDividesInTheDtype) {
