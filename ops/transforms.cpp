@@ -12,10 +12,10 @@
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/embedding.h"
-#include "reel/ops/matmul.h"
 #include "reel/ops/padding.h"
 #include "reel/ops/rearrange.h"
 #include "reel/ops/reduce.h"
+#include "reel/ops/scan.h"
 #include "reel/ops/unary.h"
 #include "reel/ops/views.h"
 
@@ -33,15 +33,9 @@ void check_vectors(const char* op, const Tensor& x, std::int64_t at_least, Sourc
                      where);
 }
 
-// Sums over the elements k of the last axis with k - i in a range, for each i of that axis: k <= i + last, or k >= i + first.
-Tensor sums_up_to(const Tensor& x, std::int64_t last) {
-  const std::int64_t n = x.shape().back();
-  return matmul(x, triu(ones({n, n}, options_of(x)), -last));
-}
-Tensor sums_from(const Tensor& x, std::int64_t first) {
-  const std::int64_t n = x.shape().back();
-  return matmul(x, tril(ones({n, n}, options_of(x)), -first));
-}
+// Sums along the last axis of the elements before each, and of those behind each.
+Tensor sums_before(const Tensor& x) { return cumsum(x, -1, {.exclusive = true}); }
+Tensor sums_behind(const Tensor& x) { return cumsum(x, -1, {.reverse = true, .exclusive = true}); }
 
 Tensor all_but_first(const Tensor& x) { return narrow(x, -1, 1, x.shape().back() - 1); }
 Tensor all_but_last(const Tensor& x) { return narrow(x, -1, 0, x.shape().back() - 1); }
@@ -117,7 +111,7 @@ Tensor Interval::log_abs_det_jacobian(const Tensor& x, SourceLocation where) con
 
 Tensor Ordered::forward(const Tensor& x, SourceLocation where) const {
   check_vectors("Ordered", x, 1, where);
-  return sums_up_to(concatenate({narrow(x, -1, 0, 1), exp(all_but_first(x))}, -1), 0);
+  return cumsum(concatenate({narrow(x, -1, 0, 1), exp(all_but_first(x))}, -1), -1);
 }
 Tensor Ordered::inverse(const Tensor& y, SourceLocation where) const {
   check_vectors("Ordered", y, 1, where);
@@ -143,7 +137,7 @@ struct Broken {
   explicit Broken(const Tensor& x) {
     const Tensor t = x - stick_offsets(x, x.shape().back());
     log_rest = logsigmoid(-t);
-    log_parts = logsigmoid(t) + sums_up_to(log_rest, -1);
+    log_parts = logsigmoid(t) + sums_before(log_rest);
   }
 };
 
@@ -156,7 +150,7 @@ Tensor Simplex::forward(const Tensor& x, SourceLocation where) const {
 }
 Tensor Simplex::inverse(const Tensor& y, SourceLocation where) const {
   check_vectors("Simplex", y, 1, where);
-  const Tensor parts = all_but_last(y), rest = all_but_last(sums_from(y, 1));
+  const Tensor parts = all_but_last(y), rest = all_but_last(sums_behind(y));
   return log(parts) - log(rest) + stick_offsets(y, parts.shape().back());
 }
 Tensor Simplex::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
@@ -218,7 +212,7 @@ Tensor log_squared_rest(const Tensor& x) { return 2 * std::numbers::ln2 + 2 * (l
 Tensor CorrelationCholesky::forward(const Tensor& x, SourceLocation where) const {
   const std::int64_t d = dimension(x, where);
   const Tensor z = fill_below(tanh(x), d) + eye(d, options_of(x));
-  return z * exp(0.5 * sums_up_to(fill_below(log_squared_rest(x), d), -1));
+  return z * exp(0.5 * sums_before(fill_below(log_squared_rest(x), d)));
 }
 
 Tensor CorrelationCholesky::inverse(const Tensor& y, SourceLocation where) const {
@@ -226,14 +220,14 @@ Tensor CorrelationCholesky::inverse(const Tensor& y, SourceLocation where) const
   if (y.rank() < 2 || y.size(-1) != y.size(-2) || y.size(-1) == 0)
     throw ShapeError("CorrelationCholesky: y must have shape [..., d, d], got " + y.shape().str(), where);
   // A row's squares sum up to 1: those from j on are what the columns before j left.
-  const Tensor z = take_below(y) * rsqrt(take_below(sums_from(y * y, 0)));
+  const Tensor z = take_below(y) * rsqrt(take_below(cumsum(y * y, -1, {.reverse = true})));
   return 0.5 * (log1p(z) - log1p(-z));
 }
 
 Tensor CorrelationCholesky::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
   const std::int64_t d = dimension(x, where);
   const Tensor rest = fill_below(log_squared_rest(x), d);
-  return sum(rest + tril(0.5 * sums_up_to(rest, -1), -1), {-2, -1});
+  return sum(rest + tril(0.5 * sums_before(rest), -1), {-2, -1});
 }
 
 }  // namespace reel::transforms

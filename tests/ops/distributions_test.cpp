@@ -184,6 +184,13 @@ TEST(Transforms, KeepTheirConstraintsFarOut) {
   EXPECT_THAT(t::Simplex().forward(zeros({3})).to_vector<float>(), Each(testing::FloatEq(0.25f)));
 }
 
+TEST(Transforms, WhatOverflowsLeavesTheElementsBeforeItAsTheyAre) {
+  EXPECT_THAT(t::Ordered().forward(tensor({0, 1, 100, 1})).to_vector<float>(),
+              ElementsAre(0, FloatEq(std::exp(1.f)), INFINITY, INFINITY));
+  EXPECT_THAT(t::Simplex().forward(tensor({0, INFINITY, 0})).to_vector<float>(),
+              ElementsAre(FloatEq(0.25), FloatEq(0.75), 0, 0));
+}
+
 TEST(Transforms, OfTheSmallestVectorsAreLegal) {
   EXPECT_THAT(t::Simplex().forward(zeros({2, 0})).to_vector<double>(), ElementsAre(1, 1));
   EXPECT_THAT(t::CorrelationCholesky().forward(zeros({2, 0})).to_vector<double>(), ElementsAre(1, 1));
