@@ -59,7 +59,7 @@ void rank(const char* op, const char* name, const Tensor& x, int rank, const cha
     throw ShapeError(prefix(op, name) + " must have shape " + form + ", got " + x.shape().str(), where);
 }
 
-int axis(const char* op, int axis, int rank, SourceLocation where) {
+int axis(const char* op, std::int64_t axis, int rank, SourceLocation where) {
   if (rank == 0)
     throw ShapeError(std::string(op) + ": a tensor with axes is required, got axis " + std::to_string(axis) +
                          " of one that has none, shape []",
@@ -68,7 +68,7 @@ int axis(const char* op, int axis, int rank, SourceLocation where) {
     throw ShapeError(std::string(op) + ": axis must be in [" + std::to_string(-rank) + ", " + std::to_string(rank) +
                          "), got " + std::to_string(axis),
                      where);
-  return axis < 0 ? axis + rank : axis;
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
 std::int64_t elements(const char* op, const Shape& shape, SourceLocation where, const Shape* given) {

@@ -29,7 +29,7 @@ void shape(const char* op, const char* name, const Tensor& x, const Shape& expec
 /// ShapeError unless x has this rank; `form` is the shape in letters, e.g. "[rows, in]".
 void rank(const char* op, const char* name, const Tensor& x, int rank, const char* form, SourceLocation where);
 /// The axis from the front; ShapeError unless it is in [-rank, rank).
-int axis(const char* op, int axis, int rank, SourceLocation where);
+int axis(const char* op, std::int64_t axis, int rank, SourceLocation where);
 /// Elements of a shape; ShapeError if one of its sizes is negative or their number does not fit 64 bits.
 /// `given`: the shape as the user wrote it, if another.
 std::int64_t elements(const char* op, const Shape& shape, SourceLocation where, const Shape* given = nullptr);

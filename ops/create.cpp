@@ -165,16 +165,18 @@ Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options, Sour
                      where);
   const bool whole = start.integral && end.integral && step.integral;
   double count = std::ceil((end.real - start.real) / step.real);
+  bool away = (end.real - start.real) * step.real < 0;
   if (whole && step.integer != 0 && std::abs(end.real - start.real) < 0x1p62) {  // beyond 2^53 doubles are too coarse
     const std::int64_t gap = end.integer - start.integer, rest = gap % step.integer;
     count = static_cast<double>(gap / step.integer + (rest != 0 && (rest < 0) == (step.integer < 0)));
+    away = gap != 0 && (gap < 0) != (step.integer < 0);
   }
   const auto refuse = [&](const char* reason) {
     throw Error(std::string("arange: ") + reason + ", got start " + detail::number_text(start.real) + ", end " +
                     detail::number_text(end.real) + " and step " + detail::number_text(step.real),
                 where);
   };
-  if (!(count >= 0)) refuse("step must lead from start towards end");
+  if (away || !(count >= 0)) refuse("step must lead from start towards end");
   if (!(count < 0x1p62)) refuse("there must be fewer than 2^62 numbers");
   if (count > 0) {
     const auto steps = static_cast<std::int64_t>(count) - 1;

@@ -166,6 +166,7 @@ Ragged gather_add(const Tensor& table, const Ragged& index, SourceLocation where
 Tensor embedding_bag(const Tensor& table, const Ragged& index, Bag bag, SourceLocation where) {
   if (bag != Bag::max) return bags(kBag, table, index, nullptr, bag, where);
   check_table("embedding_bag", "table", table, where);
+  check::rank("embedding_bag", "index", index.values(), 1, "[total]", where);
   if (!(index.device() == table.device()))
     throw DeviceError(
         "embedding_bag: index must be on " + table.device().name() + " like table, got " + index.device().name(),

@@ -216,7 +216,7 @@ Tensor permute(const Tensor& x, const Shape& order, SourceLocation where) {
   std::uint32_t seen = 0;
   int place = 0;
   for (const std::int64_t axis : order) {
-    const int from = check::axis("permute", static_cast<int>(axis), x.rank(), where);
+    const int from = check::axis("permute", axis, x.rank(), where);
     seen |= 1u << from;
     places[from] = place++;
   }

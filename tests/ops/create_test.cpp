@@ -31,6 +31,10 @@ TEST(Arange, StopsBeforeItsEnd) {
   EXPECT_EQ(arange(3, 3, 1).size(), 0);
   EXPECT_THROW(arange(0, 3, 0), Error);
   EXPECT_THROW(arange(0, 3, -1), Error);
+  EXPECT_THROW(arange(0, 1, -2), Error);
+  EXPECT_THROW(arange(1, 0, 2), Error);
+  EXPECT_THROW(arange(0.0, 0.5, -1.0, {.dtype = f32}), Error);
+  EXPECT_EQ(arange(2, 2, -1).size(), 0);
   EXPECT_THROW(arange(0, 1, 0.5), DTypeError);
 }
 

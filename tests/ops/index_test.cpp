@@ -228,6 +228,12 @@ TEST(EmbeddingBag, OfNothingIsZeroOrForTheMaximumMinusInfinity) {
   EXPECT_EQ(embedding_bag(ones({2, 1}), none, Bag::max).item(), -INFINITY);
 }
 
+TEST(EmbeddingBag, WantsOneIndexPerRow) {
+  const Ragged pairs = Ragged::from_lengths(tensor({0, 1, 2, 0}, {2, 2}, kInteger), {2});
+  for (const Bag bag : {Bag::sum, Bag::mean, Bag::max})
+    EXPECT_THROW(embedding_bag(ones({3, 2}), pairs, bag), ShapeError);
+}
+
 TEST(Spmm, IsTheProductOfTheMatrices) {
   // [[0 2 0], [0 0 0], [1 0 3]] times a vector, and times a matrix of rank 3.
   const Ragged index = Ragged::from_lengths(tensor({1, 0, 2}, {.dtype = i32}), {1, 0, 2});

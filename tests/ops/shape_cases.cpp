@@ -130,7 +130,11 @@ std::vector<OpCase> shape_cases() {
        {[] {
           permute(ones({2, 3}), {0});
         },
-        {"permute", "each of the 2 axes"}}}));
+        {"permute", "each of the 2 axes"}},
+       {[] {
+          permute(ones({2, 3}), {std::int64_t{1} << 32, 1});
+        },
+        {"permute", "axis must be in [-2, 2), got 4294967296"}}}));
   rows.push_back(moves(
       "unsqueeze", [](const Tensor& x) { return unsqueeze(x, 1); },
       [](const Shape& s) {
