@@ -69,6 +69,22 @@ void add_elementwise(std::vector<Row>& rows) {
   unary("relu", [](const Tensor& x) { return relu(x); });
   unary("gelu", [](const Tensor& x) { return gelu(x); });
   unary("silu", [](const Tensor& x) { return silu(x); });
+  // A condition is a byte: a quarter of a tensor.
+  rows.push_back(with_bytes({"large_where", 0,
+                             [=] {
+                               return forward([condition = tensor(3, one) > 0, a = tensor(1, one), b = tensor(2, one)] {
+                                 return where(condition, a, b);
+                               });
+                             }},
+                            3.25));
+  rows.push_back(with_bytes({"large_where_backward", 0,
+                             [=] {
+                               return with_backward({tensor(1, one), tensor(2, one)},
+                                                    [=, condition = tensor(3, one) > 0](const Tensors& xs) {
+                                                      return where(condition, xs[0], xs[1]);
+                                                    });
+                             }},
+                            6.5));
 }
 
 void add_rowwise(std::vector<Row>& rows) {

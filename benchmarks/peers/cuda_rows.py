@@ -84,6 +84,13 @@ def rows(inputs, digest):
     for name, f in {"exp": torch.exp, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "relu": torch.relu, "gelu": F.gelu,
                     "silu": F.silu}.items():
         both(f"large_{name}", [one], f)
+
+    def where(run):
+        condition = tensor(3, one) > 0
+        return run(lambda a, b: torch.where(condition, a, b), [tensor(1, one), tensor(2, one)])
+
+    found["large_where"] = lambda: where(forward)
+    found["large_where_backward"] = lambda: where(with_backward)
     for columns in (10, 128, 1024, 8192, 262144):
         count = 2**22 if columns == 10 else LARGE // columns
         both(f"large_softmax_{columns}", [(count, columns)], lambda x: torch.softmax(x, 1))
