@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "reel/core/error.h"
@@ -41,16 +42,17 @@ struct Layout {
 
 Layout::Layout(const std::vector<ParameterState*>& members_, DType dtype, Device device, const char* call,
                SourceLocation where)
-    : members(members_) {
+    : members(members_), offsets(members_.size()) {
   const std::int64_t boundary = kBoundary / static_cast<std::int64_t>(size_of(dtype));
   std::int64_t total = 0;
-  for (const ParameterState* member : members) {
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const ParameterState* const member = members[i];
     detail::refuse_if_taped(member->value, call, where);
     if (member->home != nullptr && member->home->sweeps.load(std::memory_order_relaxed) > 0)
       throw Error(std::string(call) + ": no sweep must be on its way to the parameters, got one that has reached '" +
                       member->name + "': lay them out (Module::parameters, to) before or after it",
                   where);
-    offsets.push_back(total);
+    offsets[i] = total;
     total += (member->value.size() + boundary - 1) / boundary * boundary;
     if (member->has_gradient) ++home->gradient_count;
   }
@@ -118,6 +120,7 @@ ParameterState::ParameterState(Tensor initial) : value(std::move(initial)) { val
 ParameterState::~ParameterState() {
   value.state()->parameter = nullptr;  // handles to the value may live on, as constants
   if (home != nullptr) {
+    const std::lock_guard lock(home->mutex);  // another thread may sweep to other members
     home->members[index] = nullptr;
     if (has_gradient) --home->gradient_count;
   }

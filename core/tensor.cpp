@@ -134,13 +134,10 @@ int from_front(const char* call, int axis, const Shape& shape, SourceLocation wh
 void destroy(TensorState* state) noexcept {
   if (state->traced) [[unlikely]]
     trace_destroyed(state);
-  if (state->owner != nullptr) {
-    release(state->owner);
-  } else if (state->release != nullptr) {
+  if (state->release != nullptr) [[unlikely]]
     state->release(state->release_context);
-  } else {
-    free_block(state->array.data, state->block_bytes, state->array.device);
-  }
+  if (state->owner != nullptr) release(state->owner);
+  else free_block(state->array.data, state->block_bytes, state->array.device);
   state->~TensorState();
   give_state_block(state);
 }
@@ -160,19 +157,10 @@ Tensor view(const Tensor& x, std::int64_t offset, const Shape& shape, const std:
   return Tensor(state);
 }
 
-Tensor carve(const Tensor& x, std::int64_t offset, const Shape& shape) {
-  TensorState* state = new_state();
-  Tensor carved(state);
-  state->array.dtype = x.dtype();
-  lay_out("carve", state->array, shape, {});
-  move_to(carved, x, offset);
-  return carved;
-}
-
-void move_to(Tensor& carved, const Tensor& memory, std::int64_t offset) {
-  TensorState* state = carved.state();
-  TensorState* old_owner = state->owner;
-  void* old_block = state->array.data;
+void move_to(Tensor& moved, const Tensor& memory, std::int64_t offset) noexcept {
+  TensorState* state = moved.state();
+  TensorState* const old_owner = state->owner;
+  void* const old_block = state->array.data;
   const std::int64_t old_bytes = state->block_bytes;
   const Device old_device = state->array.device;
   retain(memory.state());
@@ -181,8 +169,26 @@ void move_to(Tensor& carved, const Tensor& memory, std::int64_t offset) {
   state->array.data =
       static_cast<char*>(memory.array().data) + offset * static_cast<std::int64_t>(size_of(memory.dtype()));
   state->array.device = memory.device();
-  if (old_owner != nullptr) release(old_owner);
-  free_block(old_block, old_bytes, old_device);
+  if (state->references.load(std::memory_order_relaxed) == 1 || (old_owner == nullptr && old_bytes == 0)) {
+    if (old_owner != nullptr) release(old_owner);
+    free_block(old_block, old_bytes, old_device);
+    return;
+  }
+  // Others may be views, which keep the tensor: with it lives a keeper of what they see.
+  try {
+    const Tensor kept = view(memory, 0, {}, nullptr);
+    TensorState* const keeper = kept.state();
+    retain(keeper);
+    release(std::exchange(keeper->owner, old_owner));
+    keeper->array.data = old_block;
+    keeper->array.device = old_device;
+    keeper->block_bytes = old_bytes;
+    keeper->release = state->release;
+    if (keeper->release != nullptr) keeper->release_context = state->release_context;
+    state->release = [](void* context) { detail::release(static_cast<TensorState*>(context)); };
+    state->release_context = keeper;
+  } catch (...) {  // no memory for one: what they see is never freed
+  }
 }
 
 AxisOrder axis_order(const Tensor& x) {

@@ -244,8 +244,9 @@ namespace detail {
 REEL_API Tensor view(const Tensor& x, std::int64_t offset, const Shape& shape, const std::int64_t* strides);
 /// A contiguous tensor on x's memory with a version of its own, as parameters in one flat buffer need it.
 REEL_API Tensor carve(const Tensor& x, std::int64_t offset, const Shape& shape);
-/// Points `carved` at another place, keeping its identity.
-REEL_API void move_to(Tensor& carved, const Tensor& memory, std::int64_t offset);
+/// Points a tensor at another place, keeping its identity. Its memory is freed; but where others hold the tensor, as views do, when
+/// the last of them has gone.
+REEL_API void move_to(Tensor& moved, const Tensor& memory, std::int64_t offset) noexcept;
 /// A tensor's axes as they lie in memory, the outermost first.
 struct AxisOrder {
   std::uint8_t axes[kMaxRank];

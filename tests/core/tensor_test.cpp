@@ -11,6 +11,7 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/reduce.h"
 #include "reel/ops/views.h"
 #include "reel/tests/error_of.h"
 #include "reel/tests/expect.h"
@@ -194,6 +195,50 @@ TEST(Parameter, FlatteningKeepsValuesAndGradients) {
   EXPECT_FALSE(c.has_gradient());
   flatten_parameters({a, c});  // as they are
   EXPECT_EQ(c.state()->offset, 64);
+}
+
+TEST(Parameter, ViewsKeepTheMemoryThatItLeaves) {
+  const auto numbers = [](double first) { return arange(first, first + 4096, 1, {.dtype = f32}); };
+  const auto reuse = [&] {  // what is free is taken
+    Tensors taken;
+    for (int i = 0; i < 8; ++i) taken.push_back(full({4096}, -1));
+    for (int i = 0; i < 4; ++i) taken.push_back(full({8192 + 64 * i}, -1));
+    return taken;
+  };
+  const std::vector<float> expected = numbers(0).to_vector<float>();
+  std::vector<Tensor> views;
+  Tape tape;
+  Tensor y;
+  {
+    Parameter a(numbers(0)), b(numbers(5000)), c(numbers(9000)), x(ones({4096}));
+    views = {reshape(a, {64, 64}), narrow(a, 0, 0, 4096)};
+    y = sum(x * reshape(a, {4096}));
+    flatten_parameters({a, b});
+    const Tensors first = reuse();
+    views.push_back(reshape(a, {2, 2048}));
+    flatten_parameters({a, b, c});
+    const Tensors second = reuse();
+    views.push_back(reshape(a, {4, 1024}));
+    for (const Tensor& view : views) EXPECT_EQ(view.to_vector<float>(), expected);
+    EXPECT_EQ(a.value().to_vector<float>(), expected);
+    EXPECT_EQ(tape.gradient(y, {x})[0].to_vector<float>(), expected);
+  }
+  const Tensors third = reuse();
+  for (const Tensor& view : views) EXPECT_EQ(view.to_vector<float>(), expected);
+}
+
+TEST(Tensors, ThatAreMovedAwayAreEmpty) {
+  Tensors all;
+  for (int i = 0; i < 6; ++i) all.push_back(full({1}, i));
+  Tensors moved = std::move(all);
+  EXPECT_EQ(moved.size(), 6u);
+  EXPECT_EQ(all.size(), 0u);  // NOLINT: that is what is tested
+  for (const Tensor& tensor : all) ADD_FAILURE() << tensor;
+  for (int i = 0; i < 6; ++i) all.push_back(moved[i]);
+  EXPECT_EQ(all[5].item(), 5);
+  moved = std::move(all);
+  EXPECT_TRUE(all.empty());
+  EXPECT_EQ(moved[5].item(), 5);
 }
 
 TEST(Parameter, EachHasAVersionOfItsOwn) {
