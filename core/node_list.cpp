@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -39,6 +40,10 @@ REEL_INLINE void count_node(std::int64_t difference) {
   else count_nodes(difference);
 }
 
+[[noreturn]] void throw_no_room() {
+  throw OutOfMemory(running_op() + ": no memory on the tape for recorded ops; " + memory_stats().str(), {});
+}
+
 }  // namespace
 
 NodeList* NodeList::acquire() {
@@ -72,10 +77,17 @@ void NodeList::next_chunk(std::size_t bytes) {
   while (chunk_ < chunks_.size() && bytes > chunks_[chunk_].bytes) ++chunk_;
   if (chunk_ == chunks_.size()) {
     const std::size_t size = bytes > kChunkBytes ? bytes : kChunkBytes;
-    auto* memory = static_cast<char*>(std::malloc(size));
-    if (memory == nullptr)
-      throw OutOfMemory(running_op() + ": no memory on the tape for recorded ops; " + memory_stats().str(), {});
-    chunks_.push_back({memory, size});
+    try {
+      chunks_.push_back({nullptr, size});
+    } catch (const std::bad_alloc&) {
+      throw_no_room();
+    }
+    char*& memory = chunks_.back().memory;
+    memory = static_cast<char*>(std::malloc(size));
+    if (memory == nullptr) {
+      chunks_.pop_back();
+      throw_no_room();
+    }
   }
   next_ = chunks_[chunk_].memory;
   end_ = next_ + chunks_[chunk_].bytes;
@@ -111,13 +123,21 @@ Node& NodeList::reserve(std::size_t edges, std::size_t saved, std::size_t callba
 
 void NodeList::append(Node& node, const Tensor* const* outputs) {
   auto* dim = reinterpret_cast<std::int64_t*>(node.saved + node.saved_count);
-  nodes_.push_back(&node);
+  const std::size_t before = slots_.size();
+  try {
+    for (int i = 0; i < node.output_count; ++i) {
+      const Array& array = outputs[i]->array();
+      slots_.push_back({&node, dim, static_cast<std::int8_t>(array.rank()), array.dtype, array.device});
+      for (const std::int64_t size : array.shape) *dim++ = size;
+    }
+    nodes_.push_back(&node);
+  } catch (const std::bad_alloc&) {
+    slots_.erase(slots_.begin() + static_cast<std::ptrdiff_t>(before), slots_.end());
+    throw_no_room();
+  }
   for (int i = 0; i < node.output_count; ++i) {
     TensorState& state = *outputs[i]->state();
-    const Array& array = state.array;
-    slots_.push_back({&node, dim, static_cast<std::int8_t>(array.rank()), array.dtype, array.device});
-    for (const std::int64_t size : array.shape) *dim++ = size;
-    if (!is_floating(array.dtype)) continue;  // indices and the like stay constants
+    if (!is_floating(state.array.dtype)) continue;  // indices and the like stay constants
     state.slot = node.slot + i;
     state.list.store(this, std::memory_order_relaxed);
   }

@@ -53,7 +53,7 @@ class NodeList {
   /// A node with room for everything, to be filled in; it is on the list once it is appended, and else forgotten.
   Node& reserve(std::size_t edges, std::size_t saved, std::size_t callback_bytes, const Tensor* const* outputs,
                 std::size_t output_count);
-  /// Appends the node that was reserved last: from now on these tensors are its outputs.
+  /// Appends the node that was reserved last: from now on these tensors are its outputs. Throws OutOfMemory, and has changed nothing.
   void append(Node& node, const Tensor* const* outputs);
   /// Keeps these tensors for the node's callback, and notes how often they were written.
   static void save(Node& node, const Tensor* const* saved);

@@ -17,12 +17,18 @@ namespace {
 using detail::NodeList;
 using detail::thread_tape;
 
-// The list of this thread, given back when the thread ends.
+// The list of this thread, given back when the thread ends. What destructors record after that goes to another one, which is not.
 NodeList* thread_list() {
+  static thread_local constinit bool ended = false;
   struct Holder {
     NodeList* list = NodeList::acquire();
-    ~Holder() { NodeList::give_back(list); }
+    ~Holder() {
+      NodeList::give_back(list);
+      thread_tape.list = nullptr;
+      ended = true;
+    }
   };
+  if (ended) return NodeList::acquire();
   thread_local Holder holder;
   return holder.list;
 }

@@ -8,10 +8,12 @@
 
 namespace reel {
 namespace {
-std::atomic<std::int64_t> calls{0}, blocks_left{INT64_MAX};
+std::atomic<std::int64_t> calls{0}, blocks_left{INT64_MAX}, before_failure{-1};
 }
 std::int64_t malloc_calls() { return calls.load(); }
 void limit_aligned_blocks(std::int64_t count) { blocks_left = count; }
+void fail_malloc_after(std::int64_t count) { before_failure = count; }
+void fail_no_malloc() { before_failure = -1; }
 }  // namespace reel
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -37,6 +39,7 @@ void* __libc_memalign(std::size_t, std::size_t);
 
 void* malloc(std::size_t bytes) {
   ++reel::calls;
+  if (reel::before_failure.load(std::memory_order_relaxed) >= 0 && reel::before_failure-- == 0) return nullptr;
   return __libc_malloc(bytes);
 }
 void* calloc(std::size_t count, std::size_t bytes) {

@@ -212,6 +212,31 @@ TEST(Memory, WhereverThereIsNoneLeftNothingStaysBehind) {
 }
 
 // Destructors must not throw.
+TEST(Memory, WhereATapeFindsNoneItKeepsWhatItHas) {
+  if (!malloc_is_counted()) GTEST_SKIP() << "malloc belongs to a sanitizer";
+  const std::int64_t before = memory_stats().live_tensors;
+  int failures = 0;
+  for (bool failed = true; failed; failures += failed) {
+    failed = false;
+    Parameter w(tensor({1, 2}));
+    Tape tape;
+    Tensor y = w * 1.0;
+    fail_malloc_after(1);
+    try {
+      for (int i = 0; i < 30'000; ++i) y = y * w / w;
+    } catch (const OutOfMemory& error) {
+      failed = true;
+      EXPECT_NE(std::string(error.what()).find("no memory on the tape for recorded ops"), std::string::npos);
+    }
+    fail_no_malloc();
+    tape.backward(sum(y));
+    EXPECT_EQ(w.gradient().to_vector<float>().size(), 2u);
+    ASSERT_LT(failures, 200);
+  }
+  EXPECT_GT(failures, 20);
+  EXPECT_EQ(memory_stats().live_tensors, before);
+}
+
 TEST(Memory, DroppingCallbacksTakesNone) {
   if (!malloc_is_counted()) GTEST_SKIP() << "malloc belongs to a sanitizer";
   const auto layer = [](const Tensor& x) { return x * x; };

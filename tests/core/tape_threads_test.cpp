@@ -73,6 +73,24 @@ TEST(TapeThreads, ATapeIsRefusedInAnotherThread) {
   EXPECT_FALSE(w.has_gradient());
 }
 
+TEST(TapeThreads, WhatEndsWithAThreadMayUseATapeStill) {
+  static double gradient;
+  struct Late {
+    Parameter p{tensor({3})};
+    ~Late() {
+      Tape tape;
+      tape.backward(sum(p * p));
+      gradient = p.gradient().item();
+    }
+  };
+  std::thread([] {
+    thread_local Late late;  // made before the thread's first tape, and so it ends after that
+    Tape tape;
+    tape.backward(sum(late.p * 2.0));
+  }).join();
+  EXPECT_EQ(gradient, 8);
+}
+
 TEST(TapeThreads, TensorsMayEndInAnotherThread) {
   for (int i = 0; i < 50; ++i) {
     Tensor big = ones({1000, 10}, {.dtype = f64});
