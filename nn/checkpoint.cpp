@@ -227,9 +227,10 @@ void load_training(Training& training, const std::string& path, SourceLocation w
     for (NamedTensor& named : parts.own) {
       const Entry* entry = file.find(named.name);
       Shape shape = named.tensor.shape();
-      if (entry == nullptr || shape.rank() == 0 || entry->shape.rank() == 0) continue;
-      if (shape[0] == 0) shape[0] = entry->shape[0];
-      if (entry->shape == shape && entry->dtype == named.tensor.dtype()) named.tensor = read(file, named.name);
+      if (entry == nullptr) continue;
+      if (shape.rank() > 0 && entry->shape.rank() > 0 && shape[0] == 0) shape[0] = entry->shape[0];
+      if (entry->shape == shape && entry->dtype == named.tensor.dtype())
+        named.tensor = reel::detail::transferred(read(file, named.name), named.tensor.device());
     }
     require_all(compare(file, parts.all(), true), path, where);
     const auto kind = file.metadata().find("optimizer");

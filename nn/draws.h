@@ -42,9 +42,21 @@ class Draws {
     return result;
   }
 
-  double mean(std::size_t i) const { return moments(i).mean; }
-  /// The standard deviation of the draws.
-  double deviation(std::size_t i) const { return std::sqrt(moments(i).total); }
+  double mean(std::size_t i) const {
+    double sum = 0;
+    for (int chain = 0; chain < chains_; ++chain)
+      for (int draw = 0; draw < count_; ++draw) sum += at(chain, draw, i);
+    return sum / (double(chains_) * count_);
+  }
+  /// The standard deviation of the draws; NaN for one alone.
+  double deviation(std::size_t i) const {
+    const double middle = mean(i);
+    double squares = 0;
+    for (int chain = 0; chain < chains_; ++chain)
+      for (int draw = 0; draw < count_; ++draw)
+        squares += (at(chain, draw, i) - middle) * (at(chain, draw, i) - middle);
+    return std::sqrt(squares / (double(chains_) * count_ - 1));
+  }
   /// Near 1 if the chains agree; above 1.01 they have not run long enough.
   double r_hat(std::size_t i) const { return std::sqrt(moments(i).total / moments(i).within); }
   /// So many independent draws would give the mean as exactly. Autocorrelations are summed by pairs as far as these are

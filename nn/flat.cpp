@@ -62,7 +62,7 @@ std::vector<std::string> names_of(const std::vector<Parameter>& parameters) {
   std::set<std::string> taken;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     std::string name = parameters[i].name();
-    if (name.empty() || !taken.insert(name).second) name += "#" + std::to_string(i);
+    while (name.empty() || !taken.insert(name).second) name += "#" + std::to_string(i);
     names.push_back(name);
   }
   return names;

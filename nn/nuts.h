@@ -51,7 +51,8 @@ class StepSize {
     mean_log_step_ = weight * log_step_ + (1 - weight) * mean_log_step_;
   }
   double exploring() const { return std::exp(log_step_); }
-  double adapted() const { return std::exp(mean_log_step_); }
+  /// After one or two updates, which go far, the step that they began with.
+  double adapted() const { return count_ < 3 ? std::exp(centre_) / 10 : std::exp(mean_log_step_); }
 
  private:
   double centre_ = 0, log_step_ = 0, mean_log_step_ = 0, error_ = 0, count_ = 0;
@@ -69,7 +70,8 @@ class Variances {
       squares_[i] += before * (q[i] - mean_[i]);
     }
   }
-  /// Drawn a little towards 1e-3, as Stan does it: few draws say little.
+  double count() const { return count_; }
+  /// Drawn a little towards 1e-3, as Stan does it: few draws say little. Of two or more.
   Vector shrunk() const {
     Vector result;
     for (const double s : squares_) result.push_back((s / (count_ - 1) * count_ + 5e-3) / (count_ + 5));
@@ -103,9 +105,10 @@ class NutsChain {
     adaption_.restart(step_);
     Variances variances(at_.q.size());
     // Three phases: the step size alone; windows, each twice as long as the one before, that end with new masses; the
-    // step size again.
-    const int begin = options_.warmup * 3 / 40, end = options_.warmup - options_.warmup / 20;
-    int window = std::max(25, begin / 3), window_end = begin + window;
+    // step size again. Of less than 20 iterations the first phase is all.
+    const int begin = options_.warmup * 3 / 40,
+              end = options_.warmup < 20 ? begin : options_.warmup - std::max(options_.warmup / 20, 10);
+    int window = std::max(25, begin / 3), window_end = begin + 3 * window > end ? end : begin + window;
     for (int i = 0; i < options_.warmup; ++i) {
       iterate();
       adaption_.update(accept_, options_.target_accept);
@@ -113,7 +116,7 @@ class NutsChain {
       if (i < begin || i >= end) continue;
       variances.add(at_.q);
       if (i + 1 != window_end && i + 1 != end) continue;
-      variance_ = variances.shrunk();
+      if (variances.count() > 1) variance_ = variances.shrunk();
       variances = Variances(at_.q.size());
       window *= 2;
       window_end = window_end + 3 * window > end ? end : window_end + window;
@@ -279,6 +282,10 @@ Draws nuts(LogDensity&& log_density, std::int64_t size, const NutsOptions& optio
     throw Error("nuts: size, chains and draws >= 1 and warmup >= 0 are required, got " + std::to_string(size) + ", " +
                     std::to_string(options.chains) + ", " + std::to_string(options.draws) + " and " +
                     std::to_string(options.warmup),
+                where);
+  if (options.max_depth < 1 || options.max_depth > 30 || !(options.target_accept > 0 && options.target_accept < 1))
+    throw Error("nuts: max_depth from 1 to 30 and target_accept between 0 and 1 are required, got " +
+                    std::to_string(options.max_depth) + " and " + std::to_string(options.target_accept),
                 where);
   Draws draws(options.chains, options.draws, static_cast<std::size_t>(size));
   for (int chain = 0; chain < options.chains; ++chain)

@@ -201,9 +201,10 @@ double Optimizer::clip_gradients(double max_norm, SourceLocation where) {
 }
 
 void Optimizer::observe(double score) {
-  rate_.observe(score);
+  const std::uint64_t observation = detail::next_observation();
+  rate_.observe(score, observation);
   for (Group& group : groups_)
-    if (group.options.lr) group.options.lr->observe(score);
+    if (group.options.lr) group.options.lr->observe(score, observation);
 }
 
 // --- checkpoints ------------------------------------------------------------------------------------------------------

@@ -1,11 +1,13 @@
 #include "reel/nn/schedule.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <numbers>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "reel/core/number_text.h"
 
@@ -26,11 +28,12 @@ void require(bool holds, const char* schedule, const char* what, SourceLocation 
 
 }  // namespace
 
-void detail::Plateau::observe(double score) {
+void detail::Plateau::observe(double score, std::uint64_t observation) {
+  if (std::exchange(seen, observation) == observation) return;
   if (score > best) {
     best = score;
     waited = 0;
-  } else if (++waited == patience) {
+  } else if (++waited >= patience) {
     ++drops;
     waited = 0;
   }
@@ -48,8 +51,14 @@ double Schedule::at(std::int64_t step, const char* call, SourceLocation where) c
   return rate;
 }
 
-void Schedule::observe(double score) {
-  for (const auto& plateau : plateaus_) plateau->observe(score);
+void Schedule::observe(double score, std::uint64_t observation) {
+  for (const auto& plateau : plateaus_) plateau->observe(score, observation);
+}
+void Schedule::observe(double score) { observe(score, detail::next_observation()); }
+
+std::uint64_t detail::next_observation() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
 }
 
 std::vector<double> Schedule::state() const {
@@ -67,10 +76,9 @@ void Schedule::load_state(const std::vector<double>& state, SourceLocation where
         where);
   const auto is_count = [](double value) { return value >= 0 && value < 1e15 && value == std::floor(value); };
   for (std::size_t i = 0; i < size; i += kNumbersPerPlateau)
-    if (!is_count(state[i + 1]) || !is_count(state[i + 2]))
-      throw Error("schedule: counts are required in a plateau's state, got " + reel::detail::number_text(state[i + 1]) +
-                      " and " + reel::detail::number_text(state[i + 2]),
-                  where);
+    if (std::isnan(state[i]) || !is_count(state[i + 1]) || !is_count(state[i + 2]))
+      require(false, "schedule", "a score and counts in a plateau's state", where, state[i], state[i + 1],
+              state[i + 2]);
   const double* next = state.data();
   for (const auto& plateau : plateaus_) {
     plateau->best = *next++;

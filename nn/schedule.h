@@ -19,9 +19,13 @@ struct Plateau {
   double best;
   std::int64_t waited = 0;  // observations since the best
   std::int64_t drops = 0;   // how often the rate was lowered
+  std::uint64_t seen = 0;   // the last observation
 
-  void observe(double score);
+  /// Once for each observation, however many schedules share the plateau.
+  void observe(double score, std::uint64_t observation);
 };
+/// A number for an observation, 1 or more.
+std::uint64_t next_observation();
 }  // namespace detail
 
 /// A learning rate as a function of the step: `rate = schedule(step)`, where the first step is 0. A plain number is the
@@ -54,6 +58,8 @@ class REEL_API Schedule {
 
   /// Tells of a result on held-out data, where more is better (accuracy, or minus the loss). Only `plateau` heeds it.
   void observe(double score);
+  /// The same as a part of an observation, which others may have told the plateaus already.
+  void observe(double score, std::uint64_t observation);
 
   /// What a checkpoint must keep beside the step; empty without a `plateau` inside.
   std::vector<double> state() const;

@@ -296,6 +296,16 @@ TEST_F(Checkpoint, ARunThatDoesNotFitIsRefusedAndNothingIsChanged) {
   refused(plain, "missing: '@optimizer.steps'");
 }
 
+TEST_F(Checkpoint, KeepsATrainingsOwnNumbersOfAnyRank) {
+  Job run(1);
+  run.training.tensors = {{"best", full({}, 0.93)}, {"pair", tensor({1, 2}, {.dtype = i64})}, {"none", zeros({0, 2})}};
+  save_training(run.training, path("own"));
+  run.training.tensors = {{"best", full({}, 0.0)}, {"pair", zeros({2}, {.dtype = i64})}, {"none", ones({0, 2})}};
+  load_training(run.training, path("own"));
+  EXPECT_EQ(run.training.tensors[0].tensor.item(), static_cast<double>(0.93f));
+  EXPECT_EQ(run.training.tensors[1].tensor.to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 2}));
+}
+
 TEST_F(Checkpoint, AStateThatNoRunHasIsToldWithItsFile) {
   Job run(1), other(2);
   run.steps(3);

@@ -67,6 +67,24 @@ TEST(Nuts, RefusesADensityThatIsFiniteNowhere) {
                     "nuts: the density must be finite somewhere");
 }
 
+TEST(Nuts, MovesAfterAnyWarmup) {
+  for (int warmup = 0; warmup < 100; ++warmup) {
+    const nn::Draws draws =
+        nn::nuts([](const Tensor& q) { return -0.5 * sum(q * q); }, 2, {.chains = 1, .warmup = warmup, .draws = 20});
+    EXPECT_TRUE(std::isfinite(draws.step_sizes[0])) << warmup;
+    EXPECT_GT(draws.deviation(0), 0) << warmup;
+  }
+}
+
+TEST(Nuts, RefusesOptionsOutOfRange) {
+  const auto refused = [](const nn::NutsOptions& options) {
+    EXPECT_THROW_WITH(nn::nuts([](const Tensor& q) { return -sum(q * q); }, 1, options), Error,
+                      "nuts: max_depth from 1 to 30 and target_accept between 0 and 1 are required, got");
+  };
+  for (const int depth : {-1, 0, 31}) refused({.max_depth = depth});
+  for (const double accept : {0.0, 1.0, -1.0, std::nan("")}) refused({.target_accept = accept});
+}
+
 // --- Draws ----------------------------------------------------------------------------------------------------------------
 
 // x[t] = phi x[t - 1] + noise, shifted by `shift` per chain.
@@ -82,6 +100,16 @@ nn::Draws autoregressive(double phi, double shift) {
     }
   }
   return draws;
+}
+
+TEST(Draws, MeanAndDeviationAreOfAll) {
+  nn::Draws draws(1, 3, 1);
+  draws.at(0, 1, 0) = 9;
+  EXPECT_EQ(draws.mean(0), 3);
+  EXPECT_DOUBLE_EQ(draws.deviation(0), std::sqrt(27));
+  nn::Draws one(1, 1, 1);
+  one.at(0, 0, 0) = 4;
+  EXPECT_EQ(one.mean(0), 4);
 }
 
 TEST(Draws, EffectiveSizeOfAnAutoregressiveSeries) {

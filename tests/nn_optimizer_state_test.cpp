@@ -44,6 +44,19 @@ TEST(Optimizer, AStateIsTakenUpExactly) {
   }
 }
 
+TEST(Optimizer, APlateauOfSeveralGroupsObservesOnce) {
+  Parameter p = parameter_of(numbers(3, 1), "p");
+  p.set_group("group");
+  const Schedule rate = schedule::plateau(1, 2, 0.5);
+  Adam adam({p}, {.lr = rate});
+  adam.group("group", {.lr = rate});
+  for (const double score : {0.8, 0.9, 0.95}) adam.observe(score);
+  adam.observe(0.5);
+  EXPECT_EQ(adam.rate(), 1);
+  adam.observe(0.5);
+  EXPECT_EQ(adam.rate(), 0.5);
+}
+
 TEST(Optimizer, AnAlienStateIsRefusedAndChangesNothing) {
   Parameter p = parameter_of(numbers(3, 1), "p");
   p.set_group("group");

@@ -97,6 +97,13 @@ TEST(Schedule, CopiesShareWhatAPlateauSaw) {
   EXPECT_EQ(original(1), 0.25);
 }
 
+TEST(Schedule, AStateThatHasWaitedLongerThanAShorterPatienceDropsAtTheNext) {
+  Schedule rate = schedule::plateau(1, 3, 0.5);
+  rate.load_state({1, 5, 0});
+  rate.observe(0);
+  EXPECT_EQ(rate(0), 0.5);
+}
+
 TEST(Schedule, AStateIsTakenUpExactly) {
   // Two plateaus, one within the other's schedule; 100 observations, cut after every number of them.
   const auto make = [] {
@@ -127,6 +134,7 @@ TEST(Schedule, ABadStateIsRefusedAndChangesNothing) {
   EXPECT_THROW(rate.load_state({1, -1, 0}), Error);
   EXPECT_THROW(rate.load_state({1, 0, 0.5}), Error);
   EXPECT_THROW(rate.load_state({1, kNaN, 0}), Error);
+  EXPECT_THROW(rate.load_state({kNaN, 0, 0}), Error);
   EXPECT_THROW(Schedule(1.0).load_state({1}), Error);
   EXPECT_EQ(rate.state(), before);
   EXPECT_TRUE(schedule::cosine(1, 10).state().empty());
