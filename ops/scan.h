@@ -7,8 +7,8 @@
 /// axis, whatever the number of threads. A Ragged without an axis, or with axis 0: within each sequence, down each
 /// column of its values; with an axis behind that: per row. Gradients of any order, by scans in the other direction:
 /// nothing is divided by, so zeros in a product are like other numbers. A state that is NaN stays NaN to the end of its
-/// line; one beyond f64's range is infinite, and NaN behind a factor of 0. (CUDA joins runs of elements by the products
-/// of their factors: where one of these leaves f64's range, NaN may stand in the place of a number.) An element of f32
+/// line; one beyond f64's range is infinite, and NaN behind a factor of 0. (CUDA joins runs of elements first: where
+/// what one comes to leaves f64's range, inf, 0 or NaN may stand in the place of another number.) An element of f32
 /// may be infinite and those behind it not. Throw DTypeError, DeviceError, and ShapeError.
 namespace reel {
 

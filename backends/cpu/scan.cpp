@@ -28,6 +28,10 @@ REEL_INLINE std::uint64_t advance(std::uint64_t factor, std::uint64_t state, std
   return factor * state + x;
 }
 
+/// What is added where there is nothing to add: a product that is -0 stays it.
+template <class T>
+constexpr T kNothing = std::is_floating_point_v<T> ? T(-0.0) : T(0);
+
 /// Where rows lie, and which way they are walked.
 struct Walk {
   int64_t width;
@@ -57,7 +61,7 @@ struct States {
     for (int64_t j = 0; j < columns; ++j) {
       state[j] = static_cast<State>(start);
       ones[j] = 1;
-      zeros[j] = 0;
+      zeros[j] = kNothing<T>;
     }
   }
 
@@ -90,7 +94,7 @@ struct States {
 template <int lines, bool has_factor, class T>
 void scan_lines(const Walk& walk, const Recurrence<T>& recurrence, T* y, int64_t length) {
   using State = typename StateOf<T>::Type;
-  const T zero = 0;
+  const T zero = kNothing<T>;
   const int64_t step = walk.reverse ? -1 : 1, first = walk.reverse ? length - 1 : 0;
   const int64_t x_step = recurrence.x == nullptr ? 0 : 1;
   const T* const x = recurrence.x == nullptr ? &zero : recurrence.x;

@@ -58,8 +58,8 @@ void WeightTiling::cut(int wanted_pixels) {
   x_plane = apart(x_rows * x_pitch);
   z_pitch = apart(pixels());
   x_row = Divisor(x_cols);
-  x_shift = log_of(power_of_two(x_rows * x_cols));
-  if (x_shift > kThreadsLog) x_shift = kThreadsLog;
+  x_shift = 0;
+  while (x_shift < kThreadsLog && 1 << x_shift < x_rows * x_cols) ++x_shift;
 }
 
 bool WeightTiling::plan(std::size_t element_bytes, int wanted_blocks) {

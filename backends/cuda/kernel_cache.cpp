@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -100,8 +101,17 @@ fs::path cache_folder() {
   return home != nullptr && home[0] == '/' ? fs::path(home) / ".cache" / "reel" / "kernels" : fs::path();
 }
 
-fs::path file_of(const Key& key) {
+/// Whether an option may lead to headers that the key knows nothing of.
+bool leads_elsewhere(const std::string& option) {
+  for (const char* begin : {"-I", "--include-path", "-include", "--pre-include"})
+    if (option.starts_with(begin)) return true;
+  return false;
+}
+
+/// Empty: the kernel is not kept.
+fs::path file_of(const KernelSource& source, const Key& key) {
   const fs::path folder = cache_folder();
+  if (std::any_of(source.options.begin(), source.options.end(), leads_elsewhere)) return {};
   if (folder.empty()) return {};
   char name[40];
   std::snprintf(name, sizeof name, "%016llx%016llx.kernel", static_cast<unsigned long long>(key.word[0]),
@@ -164,7 +174,7 @@ std::shared_ptr<const CompiledKernel> compiled_kernel(const KernelSource& source
   const std::lock_guard lock(memory().mutex);
   auto& kernel = memory().kernels[key];
   if (kernel != nullptr) return kernel;
-  const fs::path path = file_of(key);
+  const fs::path path = file_of(source, key);
   if (auto kept = read_file(path, key)) return kernel = std::make_shared<CompiledKernel>(std::move(*kept));
   auto made = std::make_shared<CompiledKernel>(Nvrtc::get(where).compile(source, architecture, where));
   ++compilations;
@@ -173,7 +183,7 @@ std::shared_ptr<const CompiledKernel> compiled_kernel(const KernelSource& source
 }
 
 std::string cache_file(const KernelSource& source, int architecture, SourceLocation where) {
-  return file_of(key_of(source, architecture, where)).string();
+  return file_of(source, key_of(source, architecture, where)).string();
 }
 
 int kernels_compiled() { return compilations; }

@@ -126,6 +126,7 @@ void CudaOps::segment_reduce(ReduceOp op, const Array& x, const Segments& segmen
         LaneGrid shape = lane_grid(context_, segments.count, segments.max_length, ceil_div(width, run),
                                    run * sizeof(typename Op::Acc));
         if (shape.grid.threads > device::kReduceThreads) shape.grid.threads = device::kReduceThreads;
+        if (op == ReduceOp::prod) shape.lanes.columns = shape.grid.threads;  // in order, by one thread for each column
         launch(context_, "segment_reduce", shape.grid, &device::segment_reduce<Op, T, run>, x.as<T>(), segments.offsets,
                segments.count, width, op == ReduceOp::mean, y.as<T>(),
                which != nullptr ? which->as<int64_t>() : nullptr, shape.lanes);

@@ -104,6 +104,13 @@ TEST_F(CudaLimits, HugeStridesAndDilationsOfOneElement) {
     }
 }
 
+// More pixels of the input than 2^30 would be in a tile.
+TEST_F(CudaLimits, WidePaddingAroundOneElement) {
+  const ConvOptions options{.stride = {1, 1024}, .padding = {512, 131072}, .dilation = {1024, 1024}};
+  expect_equal(correlation({1, 1, 1, 1}, {1, 1, 2, 1}, options, f32, kCuda),
+               correlation({1, 1, 1, 1}, {1, 1, 2, 1}, options, f32, Device::cpu()));
+}
+
 /// An array that says it has this shape, of which no element is ever touched.
 Array pretended(const Shape& shape, void* data) {
   Array array;

@@ -254,6 +254,12 @@ TEST_F(NvrtcTest, WhatTheMachineCodeDependsOnTellsKernelsApart) {
     for (std::size_t j = 0; j < i; ++j) EXPECT_NE(files[i], files[j]) << i << " and " << j;
   write("include/b.h", "#define FACTOR 2\n");
   EXPECT_EQ(cache_file(make(), kHopper, kHere), files[0]);
+  // Headers that an option leads to are not read: nothing is kept that they might change.
+  for (const char* option : {"-I/usr/include", "--include-path=/usr/include", "-include=b.h", "--pre-include=b.h"}) {
+    other = make();
+    other.options = {option};
+    EXPECT_EQ(cache_file(other, kHopper, kHere), "") << option;
+  }
 }
 
 TEST_F(NvrtcTest, ADamagedFileIsMadeAnew) {

@@ -150,6 +150,17 @@ TEST(CudaReduce, SequencesOfAnyLengthAndWidth) {
   }
 }
 
+TEST(CudaReduce, ProductsOfSequencesAreInOrder) {
+  for (const std::int64_t rows : {8, 200, 3000})
+    for (const std::int64_t width : {1, 4, 70}) {
+      std::vector<float> values;
+      for (std::int64_t i = 0; i < rows * width; ++i) values.push_back(i / width % 2 == 0 ? 1e13f : 1e-13f);
+      const Ragged x = Ragged::from_lengths(from_vector(values, {rows, width}), {rows});
+      const Tensor y = to(prod(x.with(to(x.values(), Device::cuda()))), Device::cpu());
+      expect_close(y, ones({1, width}), 1e-3);
+    }
+}
+
 // More sequences than a warp looks through at a time, and many without rows.
 TEST(CudaReduce, ManySequences) {
   Lengths lengths;

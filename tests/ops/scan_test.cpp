@@ -242,6 +242,15 @@ TEST(Scans, KeepANaNToTheEndOfItsLineAlone) {
     }
 }
 
+TEST(Scans, OfFactorsKeepTheSignOfAProductThatIsZero) {
+  for (const Shape& shape : {Shape(1, 2), Shape(2, 1)}) {
+    const std::vector<float> y = cumprod(tensor({-1, 0}, shape), shape[0] == 1 ? 1 : 0).to_vector<float>();
+    EXPECT_TRUE(y[1] == 0 && std::signbit(y[1]));
+    const std::vector<float> z = cumprod(tensor({-1, -0.0}, shape), shape[0] == 1 ? 1 : 0).to_vector<float>();
+    EXPECT_TRUE(z[1] == 0 && !std::signbit(z[1]));
+  }
+}
+
 TEST(Scans, BeyondF64AreInfiniteAndBehindAZeroNaN) {
   const std::vector<double> y = cumprod(tensor({1e200, 1e200, -2, 0, 3}, kDouble), 0).to_vector<double>();
   EXPECT_THAT((std::vector<double>(y.begin(), y.begin() + 3)), ElementsAre(1e200, INFINITY, -INFINITY));
