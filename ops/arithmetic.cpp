@@ -70,33 +70,27 @@ struct Div {
   static Tensor right(const Tensor& dy, const Side&, const Side& b, const Tensor& y) { return neg(dy * y / Arg(b)); }
 };
 
-// 0 where a side loses, 1/2 where both are equal, else 1: where either is NaN both have the gradient, so that it shows.
-Tensor share(const Tensor& loses, const Side& a, const Side& b, DType dtype) {
-  return 1 - cast(loses, dtype) - 0.5 * cast(Arg(a) == Arg(b), dtype);
+// dy times 0 where less < more, so that the side loses, 1/2 where both are equal, else 1: where either is NaN both sides have the
+// gradient, so that it shows.
+__attribute__((noinline)) Tensor share(const Tensor& dy, const Side& less, const Side& more) {
+  const Tensor loses = Arg(less) < Arg(more), even = Arg(less) == Arg(more);
+  return dy * (1 - cast(loses, dy.dtype()) - 0.5 * cast(even, dy.dtype()));
 }
 struct Maximum {
   static constexpr BinaryOp op = BinaryOp::maximum;
   static constexpr const char* name = "maximum";
   static constexpr bool saves_sides = true, saves_result = false;
   static constexpr bool has_slopes = scalar::HasSlopes<scalar::Maximum>;
-  static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
-    return dy * share(Arg(a) < Arg(b), a, b, dy.dtype());
-  }
-  static Tensor right(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
-    return dy * share(Arg(b) < Arg(a), a, b, dy.dtype());
-  }
+  static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) { return share(dy, a, b); }
+  static Tensor right(const Tensor& dy, const Side& a, const Side& b, const Tensor&) { return share(dy, b, a); }
 };
 struct Minimum {
   static constexpr BinaryOp op = BinaryOp::minimum;
   static constexpr const char* name = "minimum";
   static constexpr bool saves_sides = true, saves_result = false;
   static constexpr bool has_slopes = scalar::HasSlopes<scalar::Minimum>;
-  static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
-    return dy * share(Arg(a) > Arg(b), a, b, dy.dtype());
-  }
-  static Tensor right(const Tensor& dy, const Side& a, const Side& b, const Tensor&) {
-    return dy * share(Arg(b) > Arg(a), a, b, dy.dtype());
-  }
+  static Tensor left(const Tensor& dy, const Side& a, const Side& b, const Tensor&) { return share(dy, b, a); }
+  static Tensor right(const Tensor& dy, const Side& a, const Side& b, const Tensor&) { return share(dy, a, b); }
 };
 
 // Where the formula has no finite value although the gradient is 0, it is taken of a = 1.

@@ -12,6 +12,7 @@
 #include "reel/ops/create.h"
 #include "reel/ops/einsum.h"
 #include "reel/ops/elementwise.h"
+#include "reel/ops/logical.h"
 #include "reel/ops/padding.h"
 #include "reel/ops/rearrange.h"
 #include "reel/ops/reduce.h"
@@ -33,7 +34,16 @@ Tensor parameter(const char* op, const char* name, const Arg& x) {
   return x.tensor();
 }
 
-// What the ops below would notice too, but not at the user's line. Counts become numbers of the parameter's type.
+// Beside parameters with axes those without, such as numbers, do not count.
+DType dtype_of(std::initializer_list<const Tensor*> parameters) {
+  bool axes = false;
+  for (const Tensor* p : parameters) axes |= p->rank() > 0;
+  for (const Tensor* p : parameters)
+    if (p->dtype() == f64 && (p->rank() > 0 || !axes)) return f64;
+  return f32;
+}
+
+// What the ops below would notice too, but not at the user's line. Counts become numbers of the parameters' type.
 Tensor checked(const char* op, const Tensor& value, std::initializer_list<const Tensor*> parameters,
                SourceLocation where) {
   check::defined(op, "value", value, where);
@@ -48,13 +58,13 @@ Tensor checked(const char* op, const Tensor& value, std::initializer_list<const 
   }
   for (std::size_t i = 1; i < count; ++i)
     shape = check::broadcast(op, shape, given[i], "shapes", {given, count}, where);
-  return is_floating(value.dtype()) ? value : cast(value, (*parameters.begin())->dtype());
+  return is_floating(value.dtype()) ? value : cast(value, dtype_of(parameters));
 }
 
-// a log(x), and 0 for a = x = 0. The gradient there is 0 too.
+// a log(x), and 0 for a = 0 beside x = 0 or infinity. The gradient there is 0 too.
 Tensor xlogy(const Tensor& a, const Tensor& x) {
-  const Tensor both_zero = where(x == 0, Arg(a == 0), Arg(zeros({}, {.dtype = bool8, .device = x.device()})));
-  return a * log(where(both_zero, 1, x));
+  const Tensor nothing = logical_and(a == 0, logical_or(x == 0, x == INFINITY));
+  return a * log(where(nothing, 1, x));
 }
 
 // --- sampling ---------------------------------------------------------------------------------------------------------
@@ -67,11 +77,9 @@ struct Draws {
   Generator* generator;
 
   Draws(const Shape& sample, std::initializer_list<const Tensor*> parameters, Generator* source)
-      : dtype(f32), device((*parameters.begin())->device()), generator(source) {
+      : dtype(dtype_of(parameters)), device((*parameters.begin())->device()), generator(source) {
     Shape common;
     for (const Tensor* p : parameters) common = check::broadcast("sample", common, p->shape(), SourceLocation{});
-    for (const Tensor* p : parameters)  // beside one with axes, one without does not count
-      if (p->dtype() == f64 && (p->rank() > 0 || common.rank() == 0)) dtype = f64;
     shape = with(sample, common);
   }
 

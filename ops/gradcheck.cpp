@@ -244,7 +244,7 @@ Tensors random_like(const Tensors& xs, Generator& generator) {
 namespace {
 
 // What would check nothing must not pass.
-void check_options(const GradcheckOptions& options, SourceLocation where) {
+void check_options(const GradcheckOptions& options, std::size_t inputs, SourceLocation where) {
   const auto require = [&](bool good, const char* what, double got) {
     if (good) return;
     std::ostringstream text;
@@ -255,6 +255,7 @@ void check_options(const GradcheckOptions& options, SourceLocation where) {
   require(options.step > 0 && std::isfinite(options.step), "a step above 0", options.step);
   require(options.tolerance > 0 && std::isfinite(options.tolerance), "a tolerance above 0", options.tolerance);
   require(options.directions > 0, "at least one direction", options.directions);
+  require(inputs > 0, "at least one input", 0);
 }
 
 }  // namespace
@@ -262,7 +263,7 @@ void check_options(const GradcheckOptions& options, SourceLocation where) {
 GradcheckReport gradcheck(const TensorsFunction& f, const Tensors& inputs, const GradcheckOptions& options,
                           SourceLocation where) {
   now_running("gradcheck", where);
-  check_options(options, where);
+  check_options(options, inputs.size(), where);
   for (const Tensor& x : inputs) {
     check::defined("gradcheck", "each input", x, where);
     if (x.dtype() != f64)

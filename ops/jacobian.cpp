@@ -11,9 +11,17 @@
 
 namespace reel::detail {
 
-Tensor watchable(const char* call, const Tensor& x, SourceLocation where) {
+namespace {
+// Recorded now: what was computed before, or is a parameter, is no constant to the tape under this identity.
+Tensor renamed(const Tensor& x) { return reshape(x, x.shape()); }
+}  // namespace
+
+Tensor watched(const char* call, Tape& tape, const Tensor& x, SourceLocation where) {
   check::floating(call, "x", x, where);
-  return is_tracked(x) ? x : stop_gradient(x);
+  if (is_tracked(x)) return renamed(x);
+  const Tensor at = stop_gradient(x);
+  tape.watch(at, where);
+  return at;
 }
 
 Tensor jacobian_of(Tape& tape, const Tensor& y, const Tensor& x, SourceLocation where) {
@@ -27,10 +35,11 @@ Tensor jacobian_of(Tape& tape, const Tensor& y, const Tensor& x, SourceLocation 
   if (!is_tracked(y) || shape.size() == 0) return zeros(shape, {.dtype = x.dtype(), .device = x.device()});
 
   const Tensor indices = arange(y.size(), {.dtype = i64, .device = y.device()});
+  const Tensor known = renamed(y);
   Tensors rows;
   for (std::int64_t i = 0; i < y.size(); ++i) {
     const Tensor seed = reshape(cast(indices == i, y.dtype()), y.shape());
-    rows.push_back(tape.gradient(y, seed, Tensors{x}, {.keep = true}, where)[0]);
+    rows.push_back(tape.gradient(known, seed, Tensors{x}, {.keep = true}, where)[0]);
   }
   return reshape(stack(rows), shape);
 }
@@ -39,7 +48,7 @@ Tensor gradient_of(const char* call, Tape& tape, const Tensor& y, const Tensor& 
   check::floating(call, "f(x)", y, where);
   if (y.size() != 1)
     throw ShapeError(std::string(call) + ": f must give one element, got shape " + y.shape().str(), where);
-  return is_tracked(y) ? tape.gradient(y, Tensors{x}, {}, where)[0] : zeros_like(x);
+  return is_tracked(y) ? tape.gradient(renamed(y), Tensors{x}, {}, where)[0] : zeros_like(x);
 }
 
 Tensor product_of(Tape& tape, const Tensor& slope, const Tensor& v, const Tensor& x, SourceLocation where) {

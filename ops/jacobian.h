@@ -12,9 +12,9 @@ namespace reel {
 
 namespace detail {
 
-/// x, or x under another identity if no tape knows it, so that watching it stays within the call. Throws Error if x is
-/// undefined.
-REEL_API Tensor watchable(const char* call, const Tensor& x, SourceLocation where);
+/// x under another identity, of which `tape` knows, so that f may return it and what is watched stays within the call. Throws Error
+/// if x is undefined.
+REEL_API Tensor watched(const char* call, Tape& tape, const Tensor& x, SourceLocation where);
 /// d y / d x, row by row, for y computed from x under `tape`.
 REEL_API Tensor jacobian_of(Tape& tape, const Tensor& y, const Tensor& x, SourceLocation where);
 /// The gradient of y, which has one element; zeros if it does not depend on x.
@@ -33,9 +33,8 @@ Tensor gradient_at(const char* call, F& f, const Tensor& x, SourceLocation where
 /// d f(x)[i...] / d x[j...], of f(x)'s shape followed by x's. One sweep per element of f(x).
 template <class F>
 Tensor jacobian(F&& f, const Tensor& x, SourceLocation where = SourceLocation::current()) {
-  const Tensor at = detail::watchable("jacobian", x, where);
   Tape tape;
-  tape.watch(at, where);
+  const Tensor at = detail::watched("jacobian", tape, x, where);
   return detail::jacobian_of(tape, detail::call_at(where, f, at), at, where);
 }
 
@@ -49,9 +48,8 @@ Tensor hessian(F&& f, const Tensor& x, SourceLocation where = SourceLocation::cu
 template <class F>
 Tensor hessian_vector_product(F&& f, const Tensor& x, const Tensor& v,
                               SourceLocation where = SourceLocation::current()) {
-  const Tensor at = detail::watchable("hessian_vector_product", x, where);
   Tape tape;
-  tape.watch(at, where);
+  const Tensor at = detail::watched("hessian_vector_product", tape, x, where);
   return detail::product_of(tape, detail::gradient_at("hessian_vector_product", f, at, where), v, at, where);
 }
 

@@ -3,7 +3,8 @@
 #include "reel/core/ragged.h"
 #include "reel/ops/arg.h"
 
-/// Logic on elements, without gradients. Any dtype: an element counts as true if it is not 0 (NaN is not); the result is bool8.
+/// Logic on elements, without gradients. Any dtype, logical_not and the questions about NaN and infinity but bf16 and f16: an
+/// element counts as true if it is not 0 (NaN is not); the result is bool8.
 /// Two tensors broadcast; two Ragged, or a tensor beside one, as in ragged.h. Throw ShapeError, DeviceError.
 namespace reel {
 

@@ -5,9 +5,9 @@
 
 #include "reel/core/ragged.h"
 
-/// Elements in order, of any dtype. Equal elements keep the order that they have in x, -0 and 0 are equal, and a NaN counts as
-/// the largest; a tensor without axes is sorted as its one element. Gradients go to where the elements came from, of any
-/// order. Negative axes count from the last. Throw ShapeError.
+/// Elements in order, of any dtype but bf16 and f16. Equal elements keep the order that they have in x, -0 and 0 are equal, and
+/// a NaN counts as the largest; a tensor without axes is sorted as its one element. Gradients go to where the elements came
+/// from, of any order. Negative axes count from the last. Throw ShapeError, DTypeError.
 namespace reel {
 
 enum class Order : std::uint8_t { ascending, descending };

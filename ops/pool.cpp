@@ -122,7 +122,8 @@ Tensor average(const char* op, int axes, const Tensor& x, const AvgPoolOptions& 
 // dy added where the maxima were, in recorded ops.
 Tensor recorded_gradient(const Tensor& dy, const Tensor& which, const Shape& shape) {
   const std::int64_t planes = shape[0] * shape[1], size = shape.size();
-  if (size == 0) return zeros(shape, {.dtype = dy.dtype(), .device = dy.device()});
+  if (size == 0)
+    return dy.size() == 0 ? reshape(dy, shape) : zeros(shape, {.dtype = dy.dtype(), .device = dy.device()});
   const Tensor plane = arange(planes, {.dtype = i64, .device = dy.device()}) * (size / planes);
   const Tensor index = reshape(reshape(plane, {planes, 1}) + reshape(which, {planes, which.size() / planes}), {-1});
   return reshape(detail::add_rows(reshape(dy, {dy.size()}), index, {size}), shape);

@@ -88,9 +88,9 @@ Tensor Affine::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const
 }
 
 Interval::Interval(double low_, double high_, SourceLocation where) : low(low_), high(high_) {
-  if (!(low < high) || std::isinf(low) || std::isinf(high))
-    throw Error("Interval: low must be below high and both finite, got " + detail::number_text(low) + " and " +
-                    detail::number_text(high),
+  if (!(low < high) || std::isinf(high - low))
+    throw Error("Interval: low must be below high and both finite, and their difference, got " +
+                    detail::number_text(low) + " and " + detail::number_text(high),
                 where);
 }
 
@@ -204,8 +204,8 @@ Tensor take_below(const Tensor& y) {
   return taken(flatten(y, -2, -1), index);
 }
 
-// log(1 - tanh(x)^2)
-Tensor log_squared_rest(const Tensor& x) { return 2 * std::numbers::ln2 + 2 * (logsigmoid(2 * x) - x); }
+// log(1 - tanh(x)^2), by 4 sigmoid(2 x) sigmoid(-2 x)
+Tensor log_squared_rest(const Tensor& x) { return 2 * std::numbers::ln2 + logsigmoid(2 * x) + logsigmoid(-2 * x); }
 
 }  // namespace
 

@@ -250,6 +250,8 @@ TEST(Gradcheck, WhatWouldCheckNothingIsRefused) {
   EXPECT_THROW_WITH(gradcheck(f, {x}, {.order = 0}), Error, "gradcheck: an order of 1 or 2 is required, got 0",
                     "checks_test.cpp:");
   EXPECT_THROW_WITH(gradcheck(f, {x}, {.order = 3}), Error, "an order of 1 or 2 is required, got 3");
+  EXPECT_THROW_WITH(detail::gradcheck([&](const Tensors&) { return Tensors{x}; }, {}, {}, SourceLocation::current()),
+                    Error, "gradcheck: at least one input is required, got 0");
   EXPECT_THROW_WITH(gradcheck(f, {x}, {.step = 0}), Error, "a step above 0 is required, got 0");
   EXPECT_THROW_WITH(gradcheck(f, {x}, {.tolerance = INFINITY}), Error, "a tolerance above 0 is required, got inf");
   EXPECT_THROW_WITH(gradcheck(f, {x}, {.directions = 0}), Error, "at least one direction is required, got 0");

@@ -25,6 +25,7 @@ namespace {
 
 using testing::Each;
 using testing::ElementsAre;
+using testing::FloatEq;
 using testing::IsNan;
 
 namespace d = distributions;
@@ -87,6 +88,18 @@ TEST(LogProb, TakesWholeNumbersOfAnyIntegerType) {
   EXPECT_EQ(d::Poisson(2).log_prob(k).dtype(), f64);
   EXPECT_EQ(d::Poisson(2).log_prob(cast(k, i32)).to_vector<double>(),
             d::Poisson(2).log_prob(cast(k, f64)).to_vector<double>());
+}
+
+TEST(LogProb, OfCountsHasTheDtypeOfTheParametersWithAxes) {
+  const Tensor counts = tensor({1, 2}, {.dtype = i64});
+  EXPECT_EQ(d::Normal(0.0, ones({2})).log_prob(counts).dtype(), f32);
+  EXPECT_EQ(d::NegativeBinomial(5.0, zeros({2})).log_prob(counts).dtype(), f32);
+  EXPECT_EQ(d::Normal(0.0, 1.0).log_prob(counts).dtype(), f64);
+}
+
+TEST(LogProb, AtInfinityIsThatOfTheLimit) {
+  EXPECT_EQ(d::Gamma(1.0, 1.0).log_prob(full({}, INFINITY, {.dtype = f64})).item(), -INFINITY);
+  EXPECT_EQ(d::Poisson(INFINITY).log_prob(zeros({}, {.dtype = f64})).item(), -INFINITY);
 }
 
 TEST(LogProb, ThroughShapesHasHigherDerivatives) {
@@ -189,6 +202,13 @@ TEST(Transforms, WhatOverflowsLeavesTheElementsBeforeItAsTheyAre) {
               ElementsAre(0, FloatEq(std::exp(1.f)), INFINITY, INFINITY));
   EXPECT_THAT(t::Simplex().forward(tensor({0, INFINITY, 0})).to_vector<float>(),
               ElementsAre(FloatEq(0.25), FloatEq(0.75), 0, 0));
+}
+
+TEST(Transforms, OfInfinityAreThoseOfTheLimit) {
+  for (const double end : {INFINITY, -INFINITY})
+    EXPECT_THAT(t::CorrelationCholesky().forward(full({1}, end, {.dtype = f64})).to_vector<double>(),
+                ElementsAre(1, 0, std::copysign(1, end), 0));
+  EXPECT_THROW(t::Interval(-1e308, 1e308), Error);
 }
 
 TEST(Transforms, OfTheSmallestVectorsAreLegal) {

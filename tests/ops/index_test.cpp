@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 
+#include "reel/core/error.h"
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"

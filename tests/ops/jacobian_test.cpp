@@ -42,6 +42,32 @@ TEST(Jacobian, OfConstantsAndOfNothing) {
   EXPECT_EQ(jacobian([](const Tensor& t) { return t * t; }, zeros({0}, {.dtype = f64})).shape(), (Shape{0, 0}));
 }
 
+TEST(Jacobian, OfTheIdentityIsOneWhoeverKnowsTheArgument) {
+  const auto identity = [](const Tensor& t) { return t; };
+  const std::vector<double> one = {1, 0, 0, 1};
+  Parameter p(vector({3, 4}));
+  EXPECT_EQ(values(jacobian(identity, p)), one);
+  EXPECT_EQ(values(jacobian(identity, vector({3, 4}))), one);
+  Tape tape;
+  const Tensor x = p * 2.0;
+  EXPECT_EQ(values(jacobian(identity, x)), one);
+  const Tensor j = jacobian([](const Tensor& t) { return t * t; }, x);
+  tape.backward(sum(j));  // d (2 * 2 p) / dp
+  EXPECT_EQ(values(p.gradient()), (std::vector<double>{4, 4}));
+}
+
+TEST(Jacobian, OfWhatOthersKnowAndTheArgumentDoesNotReachIsZero) {
+  Parameter p(vector({3, 4}));
+  const Tensor x = vector({1, 2});
+  EXPECT_EQ(values(jacobian([&](const Tensor&) { return p.value(); }, x)), std::vector<double>(4));
+  Tape tape;
+  const Tensor before = p * 2.0;
+  EXPECT_EQ(values(jacobian([&](const Tensor&) { return before; }, x)), std::vector<double>(4));
+  EXPECT_EQ(values(hessian([&](const Tensor&) { return sum(before); }, x)), std::vector<double>(4));
+  const Tensor first = before[0];
+  EXPECT_EQ(values(hessian([&](const Tensor&) { return first; }, x)), std::vector<double>(4));
+}
+
 TEST(Jacobian, HasAtMostEightAxes) {
   const Tensor x = ones({1, 2, 1, 1, 1}, {.dtype = f64});
   EXPECT_EQ(jacobian(

@@ -16,6 +16,7 @@
 #include "reel/ops/create.h"
 #include "reel/ops/pool.h"
 #include "reel/ops/ragged.h"
+#include "reel/ops/reduce.h"
 #include "reel/ops/views.h"
 
 namespace reel::test {
@@ -159,6 +160,19 @@ TEST(MaxPool, EqualsItsDefinitionForRandomWindows) {
     expect_maxima<double>(random, f64);
     if (HasFatalFailure()) return;
   }
+}
+
+TEST(MaxPool, OfNothingHasASecondDerivative) {
+  const Tensor x = zeros({0, 2, 8}), dy = zeros({0, 2, 4});
+  Tape outer;
+  outer.watch(x);
+  outer.watch(dy);
+  Tensor g;
+  {
+    Tape inner;
+    g = inner.gradient(max_pool1d(x, {.kernel = 2}), dy, {x})[0];
+  }
+  EXPECT_EQ(outer.gradient(sum(g), {dy})[0].shape(), dy.shape());
 }
 
 TEST(MaxPool, GivesTheGradientToTheFirstOfEquals) {
