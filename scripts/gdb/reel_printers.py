@@ -88,11 +88,11 @@ class TensorsPrinter(Printer):
     """The first four are inside, others in a vector."""
 
     def text(self):
-        return "%d tensors" % int(self.value["size_"])
+        return "%d tensors" % int(self.value["size_"]["count"])
 
     def children(self):
         more = self.value["more_"]["_M_impl"]["_M_start"]
-        for i in range(int(self.value["size_"])):
+        for i in range(int(self.value["size_"]["count"])):
             yield "[%d]" % i, self.value["few_"][i] if i < 4 else more[i - 4]
 
     def display_hint(self):
