@@ -77,8 +77,8 @@ void Layout::move_in() {
       member.home->members[member.index] = nullptr;
       if (member.has_gradient) --member.home->gradient_count;
     }
+    member.home = home;  // a buffer of its own is a view of the value, which would keep the old memory
     detail::move_to(member.value, home->values, offsets[i]);
-    member.home = home;
     member.index = i;
     member.offset = offsets[i];
     member.settled.store(true, std::memory_order_release);

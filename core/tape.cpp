@@ -24,7 +24,7 @@ NodeList* thread_list() {
     NodeList* list = NodeList::acquire();
     ~Holder() {
       NodeList::give_back(list);
-      thread_tape.list = nullptr;
+      thread_tape = {};
       ended = true;
     }
   };

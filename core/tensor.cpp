@@ -169,7 +169,7 @@ void move_to(Tensor& moved, const Tensor& memory, std::int64_t offset) noexcept 
   state->array.data =
       static_cast<char*>(memory.array().data) + offset * static_cast<std::int64_t>(size_of(memory.dtype()));
   state->array.device = memory.device();
-  if (state->references.load(std::memory_order_relaxed) == 1 || (old_owner == nullptr && old_bytes == 0)) {
+  if (state->references.load(std::memory_order_acquire) == 1 || (old_owner == nullptr && old_bytes == 0)) {
     if (old_owner != nullptr) release(old_owner);
     free_block(old_block, old_bytes, old_device);
     return;

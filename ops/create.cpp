@@ -165,7 +165,7 @@ Tensor arange(Scalar start, Scalar end, Scalar step, TensorOptions options, Sour
                      where);
   const bool whole = start.integral && end.integral && step.integral;
   double count = std::ceil((end.real - start.real) / step.real);
-  bool away = (end.real - start.real) * step.real < 0;
+  bool away = step.real < 0 ? end.real > start.real : end.real < start.real;
   if (whole && step.integer != 0 && std::abs(end.real - start.real) < 0x1p62) {  // beyond 2^53 doubles are too coarse
     const std::int64_t gap = end.integer - start.integer, rest = gap % step.integer;
     count = static_cast<double>(gap / step.integer + (rest != 0 && (rest < 0) == (step.integer < 0)));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "reel/core/memory.h"
 #include "reel/core/parameter.h"
 #include "reel/core/ragged.h"
 #include "reel/core/tape.h"
@@ -225,6 +226,17 @@ TEST(Parameter, ViewsKeepTheMemoryThatItLeaves) {
   }
   const Tensors third = reuse();
   for (const Tensor& view : views) EXPECT_EQ(view.to_vector<float>(), expected);
+}
+
+TEST(Parameter, WhatNobodySeesIsFreedWhenItMoves) {
+  Parameter a(full({4096}, 1)), b(full({4096}, 2));
+  {
+    Tape tape;
+    tape.backward(sum(a * b));  // each has a buffer of its own then
+  }
+  const std::int64_t before = memory_stats().live_bytes;
+  flatten_parameters({a, b});
+  EXPECT_LE(memory_stats().live_bytes, before + 1024);
 }
 
 TEST(Tensors, ThatAreMovedAwayAreEmpty) {

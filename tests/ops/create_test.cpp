@@ -34,6 +34,7 @@ TEST(Arange, StopsBeforeItsEnd) {
   EXPECT_THROW(arange(0, 1, -2), Error);
   EXPECT_THROW(arange(1, 0, 2), Error);
   EXPECT_THROW(arange(0.0, 0.5, -1.0, {.dtype = f32}), Error);
+  EXPECT_THROW(arange(0.0, 1e-200, -2e-200, {.dtype = f64}), Error);
   EXPECT_EQ(arange(2, 2, -1).size(), 0);
   EXPECT_THROW(arange(0, 1, 0.5), DTypeError);
 }
