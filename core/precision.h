@@ -20,7 +20,7 @@ REEL_API void set_matmul_precision(MatmulPrecision precision);
 
 namespace detail {
 /// While one lives, matmul_precision() is `highest` in this thread.
-class ExactProducts {
+class REEL_API ExactProducts {
  public:
   ExactProducts();
   ~ExactProducts();
