@@ -242,10 +242,8 @@ REEL_API void print(const Tensor& x);
 namespace detail {
 /// An unrecorded view of x's memory; shares its version.
 REEL_API Tensor view(const Tensor& x, std::int64_t offset, const Shape& shape, const std::int64_t* strides);
-/// A contiguous tensor on x's memory with a version of its own, as parameters in one flat buffer need it.
-REEL_API Tensor carve(const Tensor& x, std::int64_t offset, const Shape& shape);
-/// Points a tensor at another place, keeping its identity. Its memory is freed; but where others hold the tensor, as views do, when
-/// the last of them has gone.
+/// Points a tensor at another place, keeping its identity. Its memory is freed; but where others hold the tensor, as views do, only
+/// when all of them have gone, and the tensor itself.
 REEL_API void move_to(Tensor& moved, const Tensor& memory, std::int64_t offset) noexcept;
 /// A tensor's axes as they lie in memory, the outermost first.
 struct AxisOrder {
