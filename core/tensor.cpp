@@ -170,6 +170,7 @@ void move_to(Tensor& moved, const Tensor& memory, std::int64_t offset) noexcept 
       static_cast<char*>(memory.array().data) + offset * static_cast<std::int64_t>(size_of(memory.dtype()));
   state->array.device = memory.device();
   if (state->references.load(std::memory_order_acquire) == 1 || (old_owner == nullptr && old_bytes == 0)) {
+    if (state->release != nullptr) std::exchange(state->release, nullptr)(state->release_context);
     if (old_owner != nullptr) release(old_owner);
     free_block(old_block, old_bytes, old_device);
     return;

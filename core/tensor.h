@@ -243,7 +243,7 @@ namespace detail {
 /// An unrecorded view of x's memory; shares its version.
 REEL_API Tensor view(const Tensor& x, std::int64_t offset, const Shape& shape, const std::int64_t* strides);
 /// Points a tensor at another place, keeping its identity. Its memory is freed; but where others hold the tensor, as views do, only
-/// when all of them have gone, and the tensor itself.
+/// when it moves again or ends after all of them have gone.
 REEL_API void move_to(Tensor& moved, const Tensor& memory, std::int64_t offset) noexcept;
 /// A tensor's axes as they lie in memory, the outermost first.
 struct AxisOrder {

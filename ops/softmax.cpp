@@ -181,12 +181,12 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const Clas
       smoothing > 0 ? (1 - smoothing) * target + smoothing / static_cast<double>(logits.shape()[1]) : target;
   const Tensor cost = neg(log_softmax(logits, 1));
   const Tensor some = untaped([&] { return cast(logical_or(wanted != 0, isfinite(cost)), logits.dtype()); });
-  // No probability of a row that is all -inf is right: 0, and NaN there.
-  const Tensor none = untaped([&] {
-    const Tensor largest = max(logits, 1);
-    return largest - largest;
-  });
-  const Tensor loss = weights.sum(wanted * detail::relu_mask(cost, some)) + none;
+  const Tensor known = weights.sum(wanted * detail::relu_mask(cost, some));
+  // No probability of a row that is all -inf is right: NaN there, unless all its labels are 0, and else 0.
+  const Tensor loss = known + untaped([&] {
+                        const Tensor largest = max(logits, 1);
+                        return reel::where(known != 0, largest - largest, 0.0);
+                      });
   if (options.reduction == Reduction::none) return loss;
   return options.reduction == Reduction::sum ? sum(loss) : mean(loss);
 }

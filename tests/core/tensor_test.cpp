@@ -237,6 +237,16 @@ TEST(Parameter, WhatNobodySeesIsFreedWhenItMoves) {
   const std::int64_t before = memory_stats().live_bytes;
   flatten_parameters({a, b});
   EXPECT_LE(memory_stats().live_bytes, before + 1024);
+  Parameter c(ones({1}));
+  {
+    const Tensor view = reshape(a, {64, 64});
+    flatten_parameters({a, b, c});
+    EXPECT_EQ(view.to_vector<float>(), std::vector<float>(4096, 1));
+    EXPECT_GT(memory_stats().live_bytes, before + 16384);
+  }
+  flatten_parameters({a, b});  // nobody sees what it left
+  flatten_parameters({c});
+  EXPECT_LE(memory_stats().live_bytes, before + 4096);
 }
 
 TEST(Tensors, ThatAreMovedAwayAreEmpty) {

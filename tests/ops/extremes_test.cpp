@@ -105,6 +105,14 @@ TEST(CrossEntropy, OfARowOfMinusInfinityBesideSoftLabelsIsNaNWithoutGradient) {
               ElementsAre(0, 0, DoubleNear(-0.5, 1e-15), DoubleNear(0.5, 1e-15)));  // dy = 2
 }
 
+TEST(CrossEntropy, OfARowWithoutLabelsIsZeroWhateverItsLogits) {
+  for (const double padding : {-kInf, kInf, std::nan("")}) {
+    const Tensor logits = tensor({padding, padding, 0, 0}, {2, 2}, kDouble),
+                 target = tensor({0, 0, 0.5, 0.5}, {2, 2}, kDouble);
+    EXPECT_NEAR(cross_entropy(logits, target).item(), std::log(2.0) / 2, 1e-15) << padding;
+  }
+}
+
 TEST(MaskedSoftmax, LeaksNothingOfWhatIsMasked) {
   const Tensor seen = tensor({1, 1, 0, 1, 0, 0, 0, 0}, {2, 4}) != 0.0;
   const std::vector<std::function<Tensor(const Tensor&)>> functions = {
