@@ -169,12 +169,13 @@ void move_to(Tensor& moved, const Tensor& memory, std::int64_t offset) noexcept 
   state->array.data =
       static_cast<char*>(memory.array().data) + offset * static_cast<std::int64_t>(size_of(memory.dtype()));
   state->array.device = memory.device();
-  if (state->references.load(std::memory_order_acquire) == 1 || (old_owner == nullptr && old_bytes == 0)) {
+  if (state->references.load(std::memory_order_acquire) == 1) {
     if (state->release != nullptr) std::exchange(state->release, nullptr)(state->release_context);
     if (old_owner != nullptr) release(old_owner);
     free_block(old_block, old_bytes, old_device);
     return;
   }
+  if (old_owner == nullptr && old_bytes == 0) return;  // within the state, or from outside: as long as the tensor
   // Others may be views, which keep the tensor: with it lives a keeper of what they see.
   try {
     const Tensor kept = view(memory, 0, {}, nullptr);
