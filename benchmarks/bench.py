@@ -184,7 +184,7 @@ def main():
     parser.add_argument("--peers", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--python", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--torch", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--quick", action="store_true", help="one short round and few rows of each suite (under five minutes)")
+    parser.add_argument("--quick", action="store_true", help="one short round, more of a bar that is missed, and few rows of each suite; of ops only where named")
     parser.add_argument("--avx2", action="store_true", help="as if the CPU had no AVX-512: Reel and all peers are told so")
     parser.add_argument("--suite", action="append", choices=suites.SUITES, default=[],
                         help="only this one: " + "; ".join(f"{name}: {what}" for name, (what, _, _) in suites.SUITES.items()))
@@ -203,10 +203,10 @@ def main():
 
     programs.exit_without(options.build)
     bars = json.loads((ROOT / "benchmarks/bars.json").read_text())
-    chosen = options.suite or list(suites.SUITES)
+    chosen = options.suite or [name for name in suites.SUITES if not (options.quick and name == "ops")]
     whole = not (options.suite or options.rows or options.quick)
-    reel, limits_program, peers, missing = programs.find_sides(options.build, options.peers, options.python, options.quick,
-                                                               options.avx2)
+    reel, limits_program, peers, missing = programs.find_sides(options.build, options.peers, options.python, "ops" in chosen,
+                                                               options.quick, options.avx2)
     for name in missing:
         print(f"bench: {name} is not here: its columns are left out", file=sys.stderr)
 
@@ -225,7 +225,7 @@ def main():
                                            for word in options_given())])
     head = ["", f"Measured {datetime.date.today()} by `{command}` on {machine(options.avx2)}; {versions(options.python)}. "
             f"Medians of {rounds} round{'s' * (rounds > 1)}"
-            + (f", of up to {rounds * measure.MOST} where they disagree about a bar." if rounds > 1 else ".")]
+            + f", of up to {rounds * measure.MOST} where they {'disagree about' if rounds >= judge.ENOUGH else 'miss'} a bar."]
     if disturbance(limits):
         head += ["", disturbance(limits)]
         print(f"bench: {disturbance(limits)}", file=sys.stderr)

@@ -87,6 +87,8 @@ class Bars(unittest.TestCase):
         self.assertFalse(undecided({"bars": {"torch": 2}}, reel=[1, 1, 1], torch=[2, 3, 9]))
         self.assertFalse(undecided({"bars": {"torch": 2}}, reel=[1, 1, 1], torch=[1.1, 1.5, 1.9]))
         self.assertFalse(undecided({"bars": {"torch": 2}}, reel=[1, 2, 3]))
+        for times, expected in (([2.0], False), ([1.9], True), ([1.9, 1.9], True), ([1.9, 1.9, 1.9], False)):  # a disturbance, or not
+            self.assertEqual(expected, undecided({"bars": {"torch": 2}}, reel=[1] * len(times), torch=times))
         self.assertTrue(undecided({"at_most_ns": 30}, reel=[29e-9, 31e-9]))
         self.assertFalse(undecided({"at_most_ns": 30}, reel=[29e-9, 30e-9]))
         for times, expected in (([1.1, 1.2], True), ([1.0, 1.1], False)):  # 2e6 FLOP, which the machine does in 1 s
@@ -96,9 +98,9 @@ class Bars(unittest.TestCase):
     def test_columns_are_held_to_rows_of_the_same_rounds(self):
         entry = {"group": "G", "rows": ["column_sums_a"], "bars": {}, "at_most_times": {"row_sums": 1.1}}
         self.assertEqual(judge.rows_beside(entry, "column_sums_a"), ["row_sums_a"])
-        for columns, failures, undecided in (([1.05, 2.1], 0, False), ([1.2, 2.4], 1, False), ([1, 2.4], 0, True)):
+        for columns, failures, undecided in (([1.05, 2.1, 1], 0, False), ([1.2, 2.4, 1.2], 1, False), ([1, 2.4, 1], 0, True)):
             outcome = result(columns)
-            outcome["times"]["reel"]["row_sums_a"] = [1, 2]
+            outcome["times"]["reel"]["row_sums_a"] = [1, 2, 1]
             outcome = judge.Judge({"column_sums_a": outcome, "row_sums_a": result([9])}, {})
             self.assertEqual(len(report.bars_tables([entry], outcome, [])[1]), failures)
             self.assertEqual(outcome.undecided(entry, "column_sums_a"), undecided)

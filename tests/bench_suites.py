@@ -12,6 +12,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.dont_write_bytecode = True
+
+from harness import suites
+
 # Of every group of bars and every suite, and seconds in all.
 ROWS = (r"add_1$|mlp_16_32|lstm_64$|gemm_(8|32x784x512_tn)$|sum_1000*$|column_sums_1e3|gelu_1e5|softmax_64x10|conv_(1|8)_(8|64)(_b.*)?$"
         r"|ragged_max|ladder_100$|(add|softmax|matmul|conv2d)#|cross_entropy_64x10")
@@ -30,7 +35,8 @@ def main():
         for program in (build / "benchmarks").glob("benchmark_*"):
             (own / program.name).symlink_to(program)
         command = [sys.executable, ROOT / "benchmarks/bench.py", "--build", folder, "--peers", folder, "--python",
-                   Path(folder) / "no-python", "--quick", "--rows", ROWS]
+                   Path(folder) / "no-python", "--quick", "--rows", ROWS,
+                   *(word for name in suites.SUITES for word in ("--suite", name))]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
         problems = [] if done.returncode in (0, 1) and "Traceback" not in done.stderr else ["it ended with an error"]
         problems += [line for line in done.stderr.splitlines() if "different values" in line or "off the result" in line]

@@ -36,6 +36,10 @@ def rate_text(work, seconds):
 BEATEN = 1.1
 
 
+# Fewer rounds that all miss a bar may all have been disturbed.
+ENOUGH = 3
+
+
 # The same peer with another layout of its user's tensors: a bar is held to the faster of the two.
 OTHER_LAYOUT = {"torch": "torch channels last"}
 
@@ -139,7 +143,7 @@ class Judge:
         return (True, share), (text + (f"; the bar leaves {duration(left)}" if beyond else ""), beyond or share >= limit["share"])
 
     def undecided(self, entry, row):
-        """Whether some rounds meet a bar of the row and some miss it."""
+        """Whether some rounds meet a bar of the row and some miss it, or too few miss it to tell from a disturbance."""
         met = [[ratio >= bar for ratio in self.ratios(row, self.at_its_best(row, side))] for side, bar in entry["bars"].items()]
         if "at_most_ns" in entry:
             met.append([own <= entry["at_most_ns"] / 1e9 for own in self.results[row]["times"]["reel"]["plain"]])
@@ -149,7 +153,7 @@ class Judge:
         for other, most in entry.get("at_most_times", {}).items():
             beside = times.get(beside_row(row, other), [])
             met.append([mine <= most * its for mine, its in zip(times["plain"], beside)])
-        return any(any(rounds) and not all(rounds) for rounds in met)
+        return any((any(rounds) or 0 < len(rounds) < ENOUGH) and not all(rounds) for rounds in met)
 
     def verdicts(self, entry, row):
         """(what is required, what was measured, met) for each bar of the row; met is None where the peer is missing."""

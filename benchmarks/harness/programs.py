@@ -160,9 +160,9 @@ AVX2 = {
 }
 
 
-def find_sides(build, peers, python, quick=False, avx2=False):
+def find_sides(build, peers, python, ops=True, quick=False, avx2=False):
     """(Reel, the limits' program, the peers that can be had, names of what is not here). What does not start is told of.
-    `avx2`: they are told to do without AVX-512."""
+    `ops`: with the rows of that suite; `avx2`: all are told to do without AVX-512."""
     ignored = sorted(filter(is_setting, os.environ))
     if ignored:
         print(f"bench: ignored, as all are measured with the same settings: {', '.join(ignored)}", file=sys.stderr)
@@ -204,7 +204,7 @@ def find_sides(build, peers, python, quick=False, avx2=False):
         else:
             missing.append(name)
     own = []
-    for name in ("rows", "gemm_ladder", "op_rows"):
+    for name in ("rows", "gemm_ladder", *["op_rows"] * ops):
         program = build / f"benchmarks/benchmark_{name}"
         if program.exists():
             own.append(start_own(program, only.get("reel")))
