@@ -9,11 +9,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <sstream>
 
 #include "reel/core/scalar/murmur3.h"
 
@@ -44,8 +44,10 @@ std::optional<std::string> contents(const fs::path& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return {};
   std::ifstream in(path, std::ios::binary);
-  if (!in) return {};
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  std::ostringstream bytes;
+  if (fs::file_size(path, error) > 0) bytes << in.rdbuf();
+  if (!in || !bytes) return {};
+  return std::move(bytes).str();
 }
 
 /// What is between the quotes or brackets of #include on this line; empty if it has none.
@@ -54,42 +56,63 @@ std::string included(const std::string& line) {
   if (at == line.npos || line[at] != '#') return {};
   at = line.find_first_not_of(" \t", at + 1);
   if (at == line.npos || line.compare(at, 7, "include") != 0) return {};
-  at = line.find_first_of("\"<", at + 7);
-  if (at == line.npos) return {};
+  at = line.find_first_not_of(" \t", at + 7);
+  if (at == line.npos || (line[at] != '"' && line[at] != '<')) return {};
   const std::size_t end = line.find(line[at] == '<' ? '>' : '"', at + 1);
   return end == line.npos ? std::string() : line.substr(at + 1, end - at - 1);
 }
 
-/// Appends names and contents of all headers that the text may include, found as the compiler finds them.
-void add_headers(const std::string& text, const fs::path& folder, const std::vector<std::string>& folders,
+/// Whether a line may include something that `included` does not read: a macro's header, one behind a comment, or on the next line,
+/// or one that is only asked for.
+bool includes_otherwise(const std::string& line) {
+  if (line.find("__has_include") != line.npos) return true;
+  const std::size_t hash = line.find('#');
+  if (hash == line.npos || !included(line).empty()) return false;
+  const bool goes_on = line.back() == '\\' || line.ends_with("\\\r");
+  return line.find("include", hash) != line.npos || (goes_on && line.find("define", hash) == line.npos);
+}
+
+/// Appends names and contents of all headers that the text may include: of all places that have one of a name, for which one is
+/// taken is the compiler's matter. Whether these are all that it can be.
+bool add_headers(const std::string& text, const fs::path& folder, const std::vector<std::string>& folders,
                  std::set<fs::path>& seen, std::string& all) {
+  bool complete = true;
   for (std::size_t begin = 0; begin < text.size();) {
     std::size_t end = text.find('\n', begin);
     if (end == text.npos) end = text.size();
-    const std::string name = included(text.substr(begin, end - begin));
+    const std::string line = text.substr(begin, end - begin), name = included(line);
     begin = end + 1;
+    if (includes_otherwise(line)) complete = false;
     if (name.empty()) continue;
     std::vector<fs::path> places{folder / name};
     for (const std::string& other : folders) places.push_back(fs::path(other) / name);
     for (const fs::path& place : places) {
       const auto header = contents(place);
-      if (!header) continue;
-      if (!seen.insert(place.lexically_normal()).second) break;
-      all += name + '\0' + std::to_string(header->size()) + '\0' + *header;
-      add_headers(*header, place.parent_path(), folders, seen, all);
-      break;
+      if (!header || !seen.insert(place.lexically_normal()).second) continue;
+      all += place.string() + '\0' + std::to_string(header->size()) + '\0' + *header;
+      complete = add_headers(*header, place.parent_path(), folders, seen, all) && complete;
     }
   }
+  return complete;
 }
 
-Key key_of(const KernelSource& source, int architecture, SourceLocation where) {
+/// Whether an option may lead to headers that the key knows nothing of.
+bool leads_elsewhere(const std::string& option) {
+  for (const char* begin : {"-I", "--include-path", "-include", "--pre-include", "-pch", "--pch", "--use-pch"})
+    if (option.starts_with(begin)) return true;
+  return false;
+}
+
+/// Nothing if what the machine code depends on is not all known.
+std::optional<Key> key_of(const KernelSource& source, int architecture, SourceLocation where) {
   const Nvrtc& nvrtc = Nvrtc::get(where);
   std::string all = nvrtc.version() + '\0' + std::to_string(architecture) + '\0' + source.kernel + '\0';
   for (const std::string& option : nvrtc.options(source, architecture)) all += option + '\0';
   const std::string text = checked_text(source);
   all += std::to_string(text.size()) + '\0' + text;
   std::set<fs::path> seen;
-  add_headers(source.text, fs::path(source.file).parent_path(), source.folders, seen, all);
+  if (std::any_of(source.options.begin(), source.options.end(), leads_elsewhere)) return {};
+  if (!add_headers(source.text, fs::path(source.file).parent_path(), source.folders, seen, all)) return {};
   return hash_of(all);
 }
 
@@ -101,17 +124,9 @@ fs::path cache_folder() {
   return home != nullptr && home[0] == '/' ? fs::path(home) / ".cache" / "reel" / "kernels" : fs::path();
 }
 
-/// Whether an option may lead to headers that the key knows nothing of.
-bool leads_elsewhere(const std::string& option) {
-  for (const char* begin : {"-I", "--include-path", "-include", "--pre-include"})
-    if (option.starts_with(begin)) return true;
-  return false;
-}
-
 /// Empty: the kernel is not kept.
-fs::path file_of(const KernelSource& source, const Key& key) {
+fs::path file_of(const Key& key) {
   const fs::path folder = cache_folder();
-  if (std::any_of(source.options.begin(), source.options.end(), leads_elsewhere)) return {};
   if (folder.empty()) return {};
   char name[40];
   std::snprintf(name, sizeof name, "%016llx%016llx.kernel", static_cast<unsigned long long>(key.word[0]),
@@ -170,20 +185,25 @@ Memory& memory() {
 
 std::shared_ptr<const CompiledKernel> compiled_kernel(const KernelSource& source, int architecture,
                                                       SourceLocation where) {
-  const Key key = key_of(source, architecture, where);
+  const auto make = [&] {
+    ++compilations;
+    return std::make_shared<CompiledKernel>(Nvrtc::get(where).compile(source, architecture, where));
+  };
+  const std::optional<Key> key = key_of(source, architecture, where);
+  if (!key) return make();
   const std::lock_guard lock(memory().mutex);
-  auto& kernel = memory().kernels[key];
+  auto& kernel = memory().kernels[*key];
   if (kernel != nullptr) return kernel;
-  const fs::path path = file_of(source, key);
-  if (auto kept = read_file(path, key)) return kernel = std::make_shared<CompiledKernel>(std::move(*kept));
-  auto made = std::make_shared<CompiledKernel>(Nvrtc::get(where).compile(source, architecture, where));
-  ++compilations;
-  if (!path.empty()) write_file(path, key, *made);
-  return kernel = std::move(made);
+  const fs::path path = file_of(*key);
+  if (auto kept = read_file(path, *key)) return kernel = std::make_shared<CompiledKernel>(std::move(*kept));
+  kernel = make();
+  if (!path.empty()) write_file(path, *key, *kernel);
+  return kernel;
 }
 
 std::string cache_file(const KernelSource& source, int architecture, SourceLocation where) {
-  return file_of(source, key_of(source, architecture, where)).string();
+  const std::optional<Key> key = key_of(source, architecture, where);
+  return key ? file_of(*key).string() : "";
 }
 
 int kernels_compiled() { return compilations; }

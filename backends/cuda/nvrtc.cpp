@@ -59,10 +59,20 @@ template <class G, class... Gs, class P, class... Ps> struct All<void (*)(G, Gs.
 }
 )";
 
+/// As a string of the language has it.
+std::string in_quotes(const std::string& text) {
+  std::string quoted;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  return quoted;
+}
+
 }  // namespace
 
 std::string checked_text(const KernelSource& source) {
-  return source.text + "\n#line 1 \"" + source.op + "\"" + kFits + "static_assert(reel_fits::All<void (*)(" +
+  return source.text + "\n#line 1 \"" + in_quotes(source.op) + "\"" + kFits + "static_assert(reel_fits::All<void (*)(" +
          source.parameters + "), decltype(&" + source.kernel + ")>::value, \"the kernel must be void " + source.kernel +
          "(" + source.parameters + ")\");\n";
 }
@@ -132,11 +142,12 @@ bool Nvrtc::knows(int architecture) const {
 }
 
 std::vector<std::string> Nvrtc::options(const KernelSource& source, int architecture) const {
-  const int newest = *std::max_element(architectures_.begin(), architectures_.end());
-  std::vector<std::string> options = {
-      knows(architecture) ? "--gpu-architecture=sm_" + std::to_string(architecture)
-                          : "--gpu-architecture=compute_" + std::to_string(std::min(newest, architecture)),
-      "--std=c++20", "--generate-line-info"};
+  int newest = 0;  // whose PTX the GPU can run
+  for (const int known : architectures_)
+    if (known <= architecture) newest = std::max(newest, known);
+  std::vector<std::string> options = {(knows(architecture) ? "--gpu-architecture=sm_" : "--gpu-architecture=compute_") +
+                                          std::to_string(newest > 0 ? newest : architecture),
+                                      "--std=c++20", "--generate-line-info"};
   // As in Reel's own kernels, fma is where it is written; who wants it elsewhere says so.
   const auto is_fmad = [](const std::string& option) { return option.find("-fmad") != option.npos; };
   if (std::none_of(source.options.begin(), source.options.end(), is_fmad)) options.push_back("--fmad=false");

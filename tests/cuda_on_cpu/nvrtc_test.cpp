@@ -195,6 +195,17 @@ TEST_F(NvrtcTest, FmaIsWhereItIsWrittenUnlessAskedFor) {
 TEST_F(NvrtcTest, ForAGpuThatItDoesNotKnowItMakesPtx) {
   const auto kernel = compiled_kernel(source(kScale, "scale<float>", kScaleFloat), 999, kHere);
   EXPECT_NE(kernel->image.find(".entry " + kernel->name), std::string::npos);
+  // Between two that it knows: of the lower one.
+  const auto before = compiled_kernel(source(kScale, "scale<float>", kScaleFloat), 95, kHere);
+  EXPECT_NE(before->image.find(".target sm_90"), std::string::npos) << before->image.substr(0, 300);
+}
+
+TEST_F(NvrtcTest, AnOpMayHaveAnyName) {
+  for (const char* name : {"my \"op\"", "C:\\new\\x", "two\nlines"}) {
+    KernelSource s = source(kScale, "scale<float>", kScaleFloat);
+    s.op = name;
+    expect_cubin(*compiled_kernel(s, kHopper, kHere));
+  }
 }
 
 TEST_F(NvrtcTest, HeadersAreFoundBesideTheFileAndInFolders) {
@@ -255,11 +266,49 @@ TEST_F(NvrtcTest, WhatTheMachineCodeDependsOnTellsKernelsApart) {
   write("include/b.h", "#define FACTOR 2\n");
   EXPECT_EQ(cache_file(make(), kHopper, kHere), files[0]);
   // Headers that an option leads to are not read: nothing is kept that they might change.
-  for (const char* option : {"-I/usr/include", "--include-path=/usr/include", "-include=b.h", "--pre-include=b.h"}) {
+  for (const char* option :
+       {"-I/usr/include", "--include-path=/usr/include", "-include=b.h", "--pre-include=b.h", "--use-pch=b.pch"}) {
     other = make();
     other.options = {option};
     EXPECT_EQ(cache_file(other, kHopper, kHere), "") << option;
   }
+}
+
+TEST_F(NvrtcTest, AChangedHeaderIsSeenHoweverItIsIncluded) {
+  fs::create_directory(folder_ / "sub");
+  const auto image = [&](const std::string& includes) {
+    const std::string text = includes + "\n__global__ void k(long long n, float* y) { y[n] = FACTOR; }";
+    return compiled_kernel(source(text, "k", "long long, float*"), kHopper, kHere)->image;
+  };
+  const auto expect_seen = [&](const std::string& includes, const std::string& header) {
+    write(header, "#define FACTOR 2.5f\n");
+    const std::string first = image(includes);
+    write(header, "#define FACTOR 3.5f\n");
+    EXPECT_NE(image(includes), first) << includes;
+    fs::remove(folder_ / header);
+  };
+  write("sub/outer.h", "#include <conf.h>\n");
+  write("conf.h", "#define FACTOR 1.5f\n");
+  expect_seen("#include \"a.h\"", "a.h");
+  expect_seen("#define H \"b.h\"\n#include H  // \"a.h\"", "b.h");
+  expect_seen("/**/ #include \"c.h\"", "c.h");
+  expect_seen("#include \\\n\"d.h\"", "d.h");
+  expect_seen("#\\\ninclude \"e.h\"", "e.h");
+  expect_seen("#include \"sub/outer.h\"", "conf.h");
+
+  const std::string asks = "#if __has_include(\"f.h\")\n#define FACTOR 1\n#else\n#define FACTOR 2\n#endif";
+  const std::string without = image(asks);
+  write("f.h", "");
+  EXPECT_NE(image(asks), without);
+
+  // One header in two places: which one is taken is not said, so either tells kernels apart.
+  write("conf.h", "#define FACTOR 1.5f\n");
+  const auto file = [&] { return cache_file(source("#include \"sub/outer.h\"", "k", "long long"), kHopper, kHere); };
+  write("sub/conf.h", "#define FACTOR 2.5f\n");
+  const std::string first = file();
+  EXPECT_NE(first, "");
+  write("sub/conf.h", "#define FACTOR 3.5f\n");
+  EXPECT_NE(file(), first);
 }
 
 TEST_F(NvrtcTest, ADamagedFileIsMadeAnew) {
