@@ -3,10 +3,10 @@
 #include <cctype>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <sstream>
 
 #include "reel/core/error.h"
 
@@ -78,7 +78,9 @@ std::string found(const std::string& path) {
 
 std::string contents(const UserKernel& kernel, const std::string& file, SourceLocation where) {
   std::ifstream in(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::ostringstream read;
+  read << in.rdbuf();  // fails for a folder, and for an empty file
+  std::string text = std::move(read).str();
   if (!in || text.empty())
     throw FileError(
         kernel.op + ": the kernel's file must be readable and not empty, there or beside the program, got " + file,

@@ -7,6 +7,7 @@
 
 #include "reel/backends/cuda/cuda.h"
 #include "reel/backends/cuda/cuda_ops.h"
+#include "reel/backends/cuda/launch.h"
 #include "reel/backends/cuda/source_kernels.h"
 #include "reel/backends/cuda/status.h"
 #include "reel/core/error.h"
@@ -70,6 +71,13 @@ int device_count(const char** missing) {
 Ops& ops(int index) { return gpu(index); }
 
 void launch_at(int index, const UserKernel& kernel, const KernelLaunch& launch, SourceLocation where) {
+  const auto& [blocks, y, z] = launch.blocks;
+  const auto fits = [](std::int64_t n, std::int64_t most) { return n >= 0 && n <= most; };
+  if (!fits(blocks, kMostBlocks) || !fits(y, kMostBlocksAcross) || !fits(z, kMostBlocksAcross))
+    throw DeviceError(kernel.op + ": kernel " + kernel.kernel +
+                          " must have at most 2147483647 x 65535 x 65535 blocks, got " + std::to_string(blocks) +
+                          " x " + std::to_string(y) + " x " + std::to_string(z),
+                      where);
   launch_source(gpu(index).context(), source_of(kernel, launch, where), launch, where);
 }
 

@@ -78,7 +78,7 @@ void* Memory::allocate(std::size_t bytes) {
 }
 
 void Memory::deallocate(void* block, std::size_t bytes) noexcept {
-  if (is_over()) return;
+  if (block == nullptr || is_over()) return;
   const int index = class_of(bytes);
   const std::size_t room = class_bytes(index);
   cuda_on_cpu::block_returned(block, bytes, room);

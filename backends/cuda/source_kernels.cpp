@@ -15,25 +15,24 @@ namespace reel::cuda {
 
 namespace {
 
-constexpr std::size_t kSharedByDefault = 48 << 10;  // more must be asked for, kernel by kernel
-
 int attribute(const Context& context, cudaDeviceAttr which) {
   int value = 0;
   check(cudaDeviceGetAttribute(&value, which, context.index()), "cudaDeviceGetAttribute");
   return value;
 }
 
+struct Kernel {
+  cudaKernel_t kernel = nullptr;
+  std::size_t shared_bytes = 0;  // that it may have beside those of fixed size
+};
+
 /// What was loaded, by source and GPU. Never unloaded: launches may be under way when the program ends.
 struct Loaded {
   std::mutex mutex;
-  std::map<std::pair<const KernelSource*, int>, cudaKernel_t> kernels;
+  std::map<std::pair<const KernelSource*, int>, Kernel> kernels;
 };
 
-cudaKernel_t loaded(const Context& context, const KernelSource& source, SourceLocation where) {
-  static Loaded* const all = new Loaded;
-  const std::lock_guard lock(all->mutex);
-  cudaKernel_t& kernel = all->kernels[{&source, context.index()}];
-  if (kernel != nullptr) return kernel;
+void load(cudaKernel_t& kernel, const Context& context, const KernelSource& source, SourceLocation where) {
   const int architecture = 10 * attribute(context, cudaDevAttrComputeCapabilityMajor) +
                            attribute(context, cudaDevAttrComputeCapabilityMinor);
   const auto compiled = compiled_kernel(source, architecture, where);
@@ -41,18 +40,30 @@ cudaKernel_t loaded(const Context& context, const KernelSource& source, SourceLo
   check(cudaLibraryLoadData(&library, compiled->image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
         "cudaLibraryLoadData");
   check(cudaLibraryGetKernel(&kernel, library, compiled->name.c_str()), "cudaLibraryGetKernel");
-  return kernel;
+}
+
+/// Ready for a launch with so much shared memory. What a kernel may have of it is only ever raised: another thread's launch may be
+/// next. (What it has without asking is 48 KiB less its shared arrays of fixed size.)
+cudaKernel_t loaded(const Context& context, const KernelSource& source, std::size_t shared_bytes,
+                    SourceLocation where) {
+  static Loaded* const all = new Loaded;
+  const std::lock_guard lock(all->mutex);
+  Kernel& found = all->kernels[{&source, context.index()}];
+  if (found.kernel == nullptr) load(found.kernel, context, source, where);
+  if (shared_bytes > found.shared_bytes) {
+    check(cudaKernelSetAttributeForDevice(found.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          static_cast<int>(shared_bytes), context.index()),
+          source.kernel.c_str());
+    found.shared_bytes = shared_bytes;
+  }
+  return found.kernel;
 }
 
 }  // namespace
 
 void launch_source(Context& context, const KernelSource& source, const KernelLaunch& launch, SourceLocation where) {
   context.use();
-  const cudaKernel_t kernel = loaded(context, source, where);
-  if (launch.shared_bytes > kSharedByDefault)
-    check(cudaKernelSetAttributeForDevice(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                          static_cast<int>(launch.shared_bytes), context.index()),
-          source.kernel.c_str());
+  const cudaKernel_t kernel = loaded(context, source, launch.shared_bytes, where);
   const auto size = [](auto n) { return static_cast<unsigned>(n); };
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(size(launch.blocks[0]), size(launch.blocks[1]), size(launch.blocks[2]));

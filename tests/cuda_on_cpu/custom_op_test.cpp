@@ -153,6 +153,18 @@ TEST(CudaCustomOp, OnAGridOfItsOwn) {
   EXPECT_EQ(op(zeros({0, 20}, {.device = kCuda}), 0, 20).shape(), Shape(20, 0));
 }
 
+TEST(CudaCustomOp, AGridThatNoGpuTakesIsRefused) {
+  KernelGrid grid;
+  const CustomOp op = CustomOp("twice").cuda(kFile, "twice<T>").grid([&](const Inputs&) { return grid; });
+  for (const KernelGrid& beyond : {KernelGrid{.blocks = (std::int64_t{1} << 32) + 1}, KernelGrid{.blocks_y = 65536},
+                                   KernelGrid{.blocks_z = 65536}, KernelGrid{.blocks = -1}}) {
+    grid = beyond;
+    EXPECT_THROW_WITH(op(on_cuda({1, 2})), DeviceError,
+                      "twice: kernel twice<T> must have at most 2147483647 x 65535 x 65535 blocks, got ",
+                      std::to_string(beyond.blocks).c_str(), "custom_op_test.cpp:");
+  }
+}
+
 TEST(CudaCustomOp, WithoutAKernelTheErrorSaysSo) {
   const CustomOp op = CustomOp("cpu_only").cpu([](const CpuContext&, Inputs, Outputs) {});
   EXPECT_THROW_WITH(op(zeros({2}, {.device = kCuda})), DeviceError,
@@ -170,6 +182,8 @@ TEST(CudaCustomOp, AFileThatIsNotThereIsNamed) {
   const CustomOp op = CustomOp("lost").cuda("nowhere.cu", "lost<T>");
   EXPECT_THROW_WITH(op(zeros({2}, {.device = kCuda})), FileError, "lost: the kernel's file must be readable",
                     "beside the program", "tests/cuda_on_cpu/nowhere.cu", "custom_op_test.cpp:");
+  const CustomOp folder = CustomOp("folder").cuda("include", "lost<T>");
+  EXPECT_THROW_WITH(folder(zeros({2}, {.device = kCuda})), FileError, "folder: the kernel's file must be readable");
 }
 
 TEST(CudaCustomOp, AKernelWithOtherParametersIsRefused) {
