@@ -50,6 +50,9 @@ Checks& checks() {
   return *instance;
 }
 
+/// The first one of each GPU: tests make more.
+constinit std::atomic<const Context*> contexts[kMostGpus] = {};
+
 /// `index`: the GPU that tells it.
 [[noreturn]] void throw_fault(const Fault& fault, int index) {
   Checks::Check check;
@@ -76,6 +79,13 @@ std::uint64_t begin_check(const char* op, std::int64_t limit, SourceLocation whe
 Context::Context(int index) : index_(selected(index)), memory_(index, stream_.stream), seen_(sizeof(Fault)) {
   check(cudaDeviceGetAttribute(&processors_, cudaDevAttrMultiProcessorCount, index), "cudaDeviceGetAttribute");
   check(cudaMemsetAsync(fault(), 0, sizeof(Fault), stream()), "cudaMemsetAsync");
+  const Context* none = nullptr;
+  contexts[index].compare_exchange_strong(none, this);
+}
+
+Context::~Context() {
+  const Context* own = this;
+  contexts[index_].compare_exchange_strong(own, nullptr);
 }
 
 void Context::use() const { use_gpu(index_); }
@@ -157,7 +167,20 @@ void Context::wait() {
   std::memcpy(&fault, seen_.data, sizeof fault);
   if (fault.serial == 0) return;
   check(cudaMemsetAsync(this->fault(), 0, sizeof(Fault), stream()), "cudaMemsetAsync");
+  forget_elsewhere(fault.serial);
   throw_fault(fault, index_);
+}
+
+void Context::forget_elsewhere(std::uint64_t serial) const {
+  for (const std::atomic<const Context*>& place : contexts) {
+    const Context* other = place.load();
+    if (other == nullptr || other == this) continue;
+    try {
+      forget_fault(*other, serial);
+    } catch (const Error&) {  // it tells that itself
+    }
+  }
+  use();
 }
 
 // The two contexts share no lock: a thread may copy in one direction while another copies in the other one.

@@ -36,6 +36,7 @@ struct PinnedOwner {
 class Context {
  public:
   explicit Context(int index);
+  ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
@@ -72,6 +73,8 @@ class Context {
   Slot& next_slot();
   void mark_in_flight(Slot& slot);
   void wait();
+  /// What was thrown here need not be on the other GPUs, which a copy may have brought it from or to.
+  void forget_elsewhere(std::uint64_t serial) const;
   void follow(Context& other);
   void open_way_from(const Context& source);
 

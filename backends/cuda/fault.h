@@ -19,4 +19,7 @@ class Context;
 /// earlier one is there.
 void join_fault(const Context& context, const Fault* incoming);
 
+/// Puts on the stream of `context`: the fault of check `serial` leaves its device word, if it is there.
+void forget_fault(const Context& context, std::uint64_t serial);
+
 }  // namespace reel::cuda

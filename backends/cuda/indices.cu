@@ -43,11 +43,20 @@ __global__ void join_fault(const Fault* incoming, Fault* fault) {
   if (threadIdx.x == 0 && incoming->serial != 0) report(fault, incoming->serial, incoming->position, incoming->value);
 }
 
+/// The grid's first thread.
+__global__ void forget_fault(std::uint64_t serial, Fault* fault) {
+  if (threadIdx.x == 0 && fault->serial == serial) fault->serial = 0;
+}
+
 }  // namespace
 }  // namespace device
 
 void join_fault(const Context& context, const Fault* incoming) {
   launch(context, "join_fault", {.threads = device::kWarp}, &device::join_fault, incoming, context.fault());
+}
+
+void forget_fault(const Context& context, std::uint64_t serial) {
+  launch(context, "forget_fault", {.threads = device::kWarp}, &device::forget_fault, serial, context.fault());
 }
 
 void CudaOps::check_indices(const Array& index, std::int64_t limit, const std::int64_t* exempt, const char* op,
