@@ -1,6 +1,7 @@
 // The one file that knows which backends there are.
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <string>
@@ -47,13 +48,16 @@ struct CudaLibrary {
   }
 
   const cuda::Library* opened() {
-    void* handle = dlopen(beside_this_library().c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) handle = dlopen(kLibraryFile, RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-      const char* why = dlerror();
-      missing = "this Reel has no CUDA library: " + std::string(why != nullptr ? why : kLibraryFile);
-      return nullptr;
+    void* handle = nullptr;
+    const std::string beside = beside_this_library();
+    for (const char* file : {beside.c_str(), kLibraryFile}) {
+      handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+      if (handle != nullptr) break;
+      missing = std::string("this Reel has no CUDA library: ") + dlerror();
+      if (access(file, F_OK) == 0) return nullptr;  // what it needs is not there
     }
+    if (handle == nullptr) return nullptr;
+    missing.clear();
     const auto entry = reinterpret_cast<decltype(&reel_cuda_ops)>(dlsym(handle, "reel_cuda_ops"));
     const cuda::Library* found = entry != nullptr ? entry() : nullptr;
     if (found == nullptr) missing = std::string(kLibraryFile) + " is not a CUDA library of Reel";

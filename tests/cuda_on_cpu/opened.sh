@@ -27,6 +27,12 @@ expect() {  # <words> <program>: its output has the words
 expect "this Reel has no CUDA library: libreel-cuda.so" "$work/program"
 expect "cpu" "$work/program"
 
+echo 'int gone() { return 1; }' | "$compiler" -x c++ -shared -fPIC - -o "$work/libgone.so"
+echo 'int gone(); int other() { return gone(); }' | "$compiler" -x c++ -shared -fPIC - -x none "$work/libgone.so" -o "$plugin"
+rm "$work/libgone.so"
+expect "this Reel has no CUDA library: " "$work/program"
+expect "libgone.so" "$work/program"
+
 echo 'int other() { return 1; }' | "$compiler" -x c++ -shared -fPIC - -o "$plugin"
 expect "is not a CUDA library of Reel" "$work/program"
 
