@@ -7,6 +7,7 @@
 #include <eigen3/Eigen/Core>
 #endif
 
+#include <cstdlib>
 #include <string>
 
 #include "reel/core/error.h"
@@ -46,10 +47,21 @@ ConstMap<T> as_eigen(const Tensor& x, SourceLocation where = SourceLocation::cur
   return detail::map_of<ConstMap<T>, T>("as_eigen", x, where);
 }
 
-/// The same for writing. Counts as a write: throws VersionError if x is on a live tape.
+/// The same for writing. Counts as a write: throws VersionError if x is on a live tape, ShapeError for views in which elements
+/// share a place, as expand makes them.
 template <class T>
 Map<T> as_mutable_eigen(Tensor& x, SourceLocation where = SourceLocation::current()) {
   const Map<T> map = detail::map_of<Map<T>, T>("as_mutable_eigen", x, where);
+  // The larger step must lead over all that the smaller one reaches.
+  const Eigen::Index rows = map.rows(), cols = map.cols();
+  const Eigen::Index down = rows < 2 ? 0 : std::abs(map.outerStride()),
+                     across = cols < 2 ? 0 : std::abs(map.innerStride());
+  const bool rows_apart = rows < 2 || down > (across <= down ? (cols - 1) * across : 0);
+  const bool columns_apart = cols < 2 || across > (down < across ? (rows - 1) * down : 0);
+  if (map.size() > 0 && !(rows_apart && columns_apart))
+    throw ShapeError("as_mutable_eigen: each element must have a place of its own, got a view of shape " +
+                         x.shape().str() + " in which some share one",
+                     where);
   x.note_write("as_mutable_eigen", where);
   return map;
 }

@@ -40,6 +40,23 @@ TEST(Eigen, WritesThroughAMapAndTapesNotice) {
   EXPECT_THROW(as_mutable_eigen<float>(x), VersionError);
 }
 
+TEST(Eigen, WritesOnlyWhereEachElementHasAPlaceOfItsOwn) {
+  Tensor wide = expand(zeros({1, 3}), {2, 3}), tall = expand(zeros({2, 1}), {2, 3}), one = expand(zeros({1}), {2});
+  for (Tensor* shared : {&wide, &tall, &one}) {
+    EXPECT_THROW(as_mutable_eigen<float>(*shared), ShapeError);
+    EXPECT_EQ(as_eigen<float>(*shared).sum(), 0);
+  }
+  Tensor x = zeros({3, 4}), across = transpose(x), column = narrow(x, 1, 1, 1), none = expand(zeros({1, 0}), {2, 0});
+  as_mutable_eigen<float>(across)(1, 2) = 5;
+  as_mutable_eigen<float>(column)(0, 0) = 6;
+  EXPECT_EQ(as_mutable_eigen<float>(none).size(), 0);
+  Tensor narrow_ones = narrow(transpose(zeros({1, 3})), 1, 0, 1),
+         corner = transpose(narrow(zeros({3, 1, 4}), 2, 0, 1)[0]);
+  EXPECT_EQ(as_mutable_eigen<float>(narrow_ones).rows(), 3);
+  EXPECT_EQ(as_mutable_eigen<float>(corner).rows(), 1);
+  EXPECT_THAT(x.to_vector<double>(), ElementsAre(0, 6, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0));
+}
+
 TEST(Eigen, ExpressionsBecomeTensors) {
   Eigen::Matrix<float, 2, 3> a;  // column by column in memory
   a << 1, 2, 3, 4, 5, 6;
