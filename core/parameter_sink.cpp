@@ -82,13 +82,15 @@ void ParameterSink::commit() {
 }
 
 bool ParameterSink::has_hooks() const {
+  const std::lock_guard lock(home_->mutex);
   const auto* reached = reached_.array().as<std::uint8_t>();
   for (std::size_t i = 0; i < home_->members.size(); ++i)
-    if (home_->members[i] != nullptr && reached[i] != 0 && home_->members[i]->gradient_hook) return true;
+    if (reached[i] != 0 && home_->members[i] != nullptr && home_->members[i]->gradient_hook) return true;
   return false;
 }
 
 void ParameterSink::remember() {
+  const std::lock_guard lock(home_->mutex);
   if (home_->gradients.defined()) before_ = copied(home_->gradients, home_->gradients.dtype());
   for (const ParameterState* parameter : home_->members)
     had_gradient_.push_back(parameter != nullptr && parameter->has_gradient);
@@ -108,11 +110,16 @@ void ParameterSink::restore() const {
 void ParameterSink::call_hooks() const {
   const auto* reached = reached_.array().as<std::uint8_t>();
   for (std::size_t i = 0; i < home_->members.size(); ++i) {
-    ParameterState* state = home_->members[i];
-    if (state == nullptr || reached[i] == 0 || !state->gradient_hook) continue;
-    Parameter parameter(state->shared_from_this());
+    if (reached[i] == 0) continue;
+    std::shared_ptr<ParameterState> state;
+    {
+      const std::lock_guard lock(home_->mutex);  // which one that ends in another thread waits for
+      if (home_->members[i] != nullptr) state = home_->members[i]->weak_from_this().lock();
+    }
+    if (state == nullptr || !state->gradient_hook) continue;
     const auto hook = state->gradient_hook;  // it may put another in its place
     const HookScope scope(*state);
+    Parameter parameter(std::move(state));
     hook(parameter);
   }
 }
