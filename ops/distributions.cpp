@@ -61,8 +61,10 @@ Tensor checked(const char* op, const Tensor& value, std::initializer_list<const 
   return is_floating(value.dtype()) ? value : cast(value, dtype_of(parameters));
 }
 
-// a log(x), and 0 for a = 0 beside x = 0 or infinity. The gradient there is 0 too.
+// a log(x), and 0 for a = 0 beside x = 0 or infinity. The gradient there is 0 too. A number goes where the other is.
 Tensor xlogy(const Tensor& a, const Tensor& x) {
+  if (!(a.device() == x.device()))
+    return a.device().is_cpu() ? xlogy(to(a, x.device()), x) : xlogy(a, to(x, a.device()));
   const Tensor nothing = logical_and(a == 0, logical_or(x == 0, x == INFINITY));
   return a * log(where(nothing, 1, x));
 }

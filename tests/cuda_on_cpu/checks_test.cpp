@@ -316,6 +316,9 @@ TEST(ArithmeticOnCuda, ANumberInATensorOnTheCpuGoesWhereTheOtherOperandIs) {
   EXPECT_EQ(on_cpu(number - x), std::vector<double>(3, 3));
   EXPECT_EQ(on_cpu(number > x), std::vector<double>(3, 1));
   EXPECT_NEAR(on_cpu(distributions::Normal(0, 1).log_prob(x))[0], -2 - 0.5 * std::log(2 * std::numbers::pi), 1e-6);
+  EXPECT_NEAR(on_cpu(distributions::Gamma(2, 3).log_prob(x))[1], std::log(2.0 * 9) - 6, 1e-6);
+  EXPECT_NEAR(on_cpu(distributions::Beta(2, 1).log_prob(x / 4))[2], 0, 1e-6);
+  EXPECT_NEAR(on_cpu(distributions::Poisson(x).log_prob(full({}, 1)))[0], std::log(2) - 2, 1e-6);
   EXPECT_THROW_WITH(x + ones({3}, {.dtype = f64}), DeviceError, "one device", "cuda:0 and cpu");
 
   Tape tape;
