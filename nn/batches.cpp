@@ -20,6 +20,9 @@ namespace {
 constexpr std::int64_t kStateSize = 7;
 constexpr std::int64_t kMostEpochs = std::int64_t{1} << 62;  // in a file that lies: more could not be counted on
 
+// What of the order of rows stands in a state.
+std::int64_t order_of(const BatchOptions& options) { return (options.drop_last ? 1 : 0) + (options.shuffle ? 2 : 0); }
+
 std::uint64_t drawn_seed() {
   Generator generator(reel::detail::take_random(1, f32));
   return static_cast<std::uint64_t>(generator.below(std::int64_t{1} << 62));
@@ -88,8 +91,8 @@ bool Batches::next(Batch& batch) {
 }
 
 Tensor Batches::state() const {
-  return from_vector<std::int64_t>({static_cast<std::int64_t>(seed_), epoch_, step_, first_, dataset_.size(),
-                                    options_.size, options_.drop_last ? 1 : 0});
+  return from_vector<std::int64_t>(
+      {static_cast<std::int64_t>(seed_), epoch_, step_, first_, dataset_.size(), options_.size, order_of(options_)});
 }
 
 void Batches::check_state(const Tensor& state, SourceLocation where) const {
@@ -98,10 +101,10 @@ void Batches::check_state(const Tensor& state, SourceLocation where) const {
     throw Error("Batches: a state of 7 i64 is required, got " + state.shape().str(), where);
   const auto values = state.to_vector<std::int64_t>();
   const auto epoch = values[1], step = values[2], first = values[3], rows = values[4], size = values[5];
-  if (rows != dataset_.size() || size != options_.size || values[6] != (options_.drop_last ? 1 : 0))
+  if (rows != dataset_.size() || size != options_.size || values[6] != order_of(options_))
     throw Error("Batches: the state of batches of " + std::to_string(options_.size) + " of " +
                     std::to_string(dataset_.size()) + " rows is required, got one of " + std::to_string(size) + " of " +
-                    std::to_string(rows) + ", or drop_last differs",
+                    std::to_string(rows) + ", or shuffle or drop_last differs",
                 where);
   if (first < 0 || epoch < first || epoch > kMostEpochs || step < 0 ||
       step >= std::max<std::int64_t>(batches_per_epoch(), 1))

@@ -1,5 +1,6 @@
 #include "reel/nn/checkpoint.h"
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <typeinfo>
@@ -7,6 +8,7 @@
 
 #include "reel/core/random.h"
 #include "reel/core/tape.h"
+#include "reel/nn/flat.h"
 #include "reel/nn/layer.h"
 #include "reel/nn/module_state.h"
 #include "reel/nn/safetensors.h"
@@ -23,7 +25,6 @@ using safetensors::shown;
 
 // No module's name begins with it, so that a file of training is also one of its module.
 constexpr char kOfTraining = '@';
-constexpr const char* kCall = "nn::load";
 
 // Runs a call of the user's; puts its name in front of what the reader or writer says of the file.
 template <class F>
@@ -121,13 +122,14 @@ Tensor read(const Reader& file, const std::string& name) {
 
 // All or none: `targets` are refused before the first is written.
 void overwrite(std::vector<NamedTensor>& targets, const std::vector<Tensor>& values, SourceLocation where) {
+  const std::string call = reel::detail::running_op();
   std::vector<Tensor> ready;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    reel::detail::refuse_if_taped(targets[i].tensor, kCall, where);
+    reel::detail::refuse_if_taped(targets[i].tensor, call.c_str(), where);
     ready.push_back(reel::detail::transferred(values[i], targets[i].tensor.device()));
   }
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    targets[i].tensor.note_write(kCall, where);
+    targets[i].tensor.note_write(call.c_str(), where);
     backend(ready[i].device()).copy(ready[i].array(), targets[i].tensor.array());
   }
 }
@@ -139,7 +141,7 @@ void save(const Module& module, const std::string& path, SourceLocation where) {
 }
 
 LoadReport load(Module& module, const std::string& path, LoadOptions options, SourceLocation where) {
-  return named(kCall, where, [&] {
+  return named("nn::load", where, [&] {
     const Reader file(path, where);
     const std::vector<NamedTensor> all = tensors_of(module, where);
     LoadReport report = compare(file, all, false);
@@ -189,6 +191,18 @@ std::vector<NamedTensor> load_tensors(const std::string& path, SourceLocation wh
 
 namespace {
 
+// The parameters that the optimiser trains and the module does not have.
+std::vector<NamedTensor> others(const Training& training) {
+  const std::vector<Parameter> known = training.module.parameters();
+  std::vector<Parameter> others;
+  for (const Parameter& parameter : training.optimizer.parameters())
+    if (std::find(known.begin(), known.end(), parameter) == known.end()) others.push_back(parameter);
+  const std::vector<std::string> names = detail::names_of(others);
+  std::vector<NamedTensor> all;
+  for (std::size_t i = 0; i < others.size(); ++i) all.push_back({names[i], others[i].value()});
+  return prefixed("parameter.", std::move(all));
+}
+
 // In one order for writing and reading: the optimiser's, averages, the rest, the program's own.
 struct Parts {
   std::vector<NamedTensor> module, optimizer, ema, rest, own;
@@ -198,6 +212,8 @@ struct Parts {
         optimizer(prefixed("optimizer.", training.optimizer.state())),
         own(prefixed("own.", training.tensors)) {
     require_defined(training.tensors, "program's own tensor", where);
+    const std::vector<NamedTensor> more = others(training);
+    module.insert(module.end(), more.begin(), more.end());
     if (training.ema != nullptr) ema = prefixed("ema.", training.ema->state());
     rest.push_back({"random", random_tensor()});
     if (training.batches != nullptr) rest.push_back({"batches", training.batches->state()});
@@ -268,7 +284,8 @@ void load_training(Training& training, const std::string& path, SourceLocation w
     // From here on each call either does its part or throws before it has changed anything, and the last ones do not throw.
     if (training.batches != nullptr) believed([&] { training.batches->check_state(rest[1], where); });
     if (training.ema != nullptr) believed([&] { training.ema->check_state(ema, where); });
-    for (const NamedTensor& named : parts.module) reel::detail::refuse_if_taped(named.tensor, kCall, where);
+    for (const NamedTensor& named : parts.module)
+      reel::detail::refuse_if_taped(named.tensor, "nn::load_training", where);
     believed([&] { training.optimizer.load_state(optimizer, where); });
     overwrite(parts.module, module, where);
     if (training.ema != nullptr) training.ema->load_state(ema, where);

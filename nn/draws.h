@@ -60,7 +60,8 @@ class Draws {
   /// Near 1 if the chains agree; above 1.01 they have not run long enough.
   double r_hat(std::size_t i) const { return std::sqrt(moments(i).total / moments(i).within); }
   /// So many independent draws would give the mean as exactly. Autocorrelations are summed by pairs as far as these are
-  /// positive, made monotone: Geyer, "Practical Markov Chain Monte Carlo", 1992.
+  /// positive, made monotone: Geyer, "Practical Markov Chain Monte Carlo", 1992. NaN of draws that are all
+  /// equal, and of fewer than four of a chain.
   double effective_size(std::size_t i) const {
     const Moments m = moments(i);
     const int half = count_ / 2;
@@ -81,8 +82,9 @@ class Draws {
       least = std::min(least, pair);
       sum += least;
     }
+    if (!(m.total > 0)) return std::nan("");
     const double all = 2.0 * chains_ * half;
-    return std::min(all / (2 * sum - 1), all * std::log10(all));
+    return all / std::max(2 * sum - 1, 1 / std::log10(all));
   }
   /// Of mean(i).
   double standard_error(std::size_t i) const { return deviation(i) / std::sqrt(effective_size(i)); }

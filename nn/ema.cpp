@@ -5,6 +5,7 @@
 
 #include "reel/core/error.h"
 #include "reel/core/number_text.h"
+#include "reel/core/tape.h"
 #include "reel/nn/flat.h"
 #include "reel/nn/layer.h"
 #include "reel/ops/create.h"
@@ -89,11 +90,14 @@ void Ema::finish_update() {
 void Ema::swap(SourceLocation where) {
   require(updates_ > 0, "an update is required before a swap", where);
   lay_out(where);
-  std::vector<Tensor> values;  // all of them first: there may be no memory for some
-  for (const Parameter& parameter : parameters_) values.push_back(reel::detail::copied(parameter, parameter.dtype()));
+  std::vector<Tensor> values;  // all of them first: one may be on a tape, and there may be no memory for some
+  for (const Parameter& parameter : parameters_) {
+    reel::detail::refuse_if_taped(parameter.value(), "Ema::swap", where);
+    values.push_back(reel::detail::copied(parameter, parameter.dtype()));
+  }
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor average = view(parameters_[i]);
-    parameters_[i].set_value(average, where);
+    reel::detail::overwrite("Ema::swap", parameters_[i].state()->value, average, where);
     backend(average.device()).copy(values[i].array(), average.array());
   }
   swapped_ = !swapped_;
@@ -118,7 +122,9 @@ std::vector<NamedTensor> Ema::state(SourceLocation where) {
 
 void Ema::check_state(const std::vector<NamedTensor>& given, SourceLocation where) {
   detail::check_fits("Ema", state(where), given, where);
-  require(given[0].tensor.item<std::int64_t>() >= 0, "load_state: a count of updates of at least 0 is required", where);
+  const auto updates = given[0].tensor.item<std::int64_t>();
+  require(updates >= 0 && updates <= std::int64_t{1} << 53, "load_state: a count of updates from 0 to 2^53 is required",
+          where);
 }
 
 void Ema::load_state(const std::vector<NamedTensor>& given, SourceLocation where) {

@@ -30,7 +30,8 @@ class REEL_API Ema {
   /// After each step of the optimiser; Optimizer::step(ema) is both. Throws Error while averages and values are exchanged, or if
   /// parameters have moved in memory since the first update (Module::to).
   void update(SourceLocation where = SourceLocation::current());
-  /// Counts as a write to each parameter. Throws Error before the first update.
+  /// Counts as a write to each parameter. Throws Error before the first update, VersionError if a live tape knows one of them; then
+  /// nothing is exchanged.
   void swap(SourceLocation where = SourceLocation::current());
   bool swapped() const { return swapped_; }
 

@@ -21,15 +21,22 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Where a symbolic link leads, so that the link itself survives the rename. Anything else is its own target.
-std::string resolve(const std::string& path) {
+bool is_link(const std::string& path) {
   struct stat status;
-  if (::lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) return path;
-  char* resolved = ::realpath(path.c_str(), nullptr);
-  if (resolved == nullptr) return path;  // a link to nothing: it is replaced
-  std::string target = resolved;
-  std::free(resolved);
-  return target;
+  return ::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode);
+}
+
+// Where a symbolic link leads, if to nothing yet too, so that the link itself survives the rename. Anything else is its own
+// target; a link in a circle leads to a link.
+std::string resolve(std::string path) {
+  for (int links = 0; links < 40 && is_link(path); ++links) {
+    char target[4096];
+    const ssize_t size = ::readlink(path.c_str(), target, sizeof target);
+    if (size <= 0) break;
+    const std::string next(target, static_cast<std::size_t>(size));
+    path = next[0] == '/' ? next : folder_of(path) + "/" + next;
+  }
+  return path;
 }
 
 // In quotes. What lies behind a zero byte would hide the rest of an error's text.
@@ -51,6 +58,8 @@ AtomicFile::AtomicFile(const std::string& path, SourceLocation where)
   const bool exists = ::stat(target_.c_str(), &old) == 0;
   if (exists && !S_ISREG(old.st_mode))
     throw FileError("'" + path + "': a regular file is required, got something else", where);
+
+  if (is_link(target_)) fail("follow the links of", ELOOP);
 
   const std::string folder = folder_of(target_);
   std::string name;

@@ -27,7 +27,7 @@ class Source {
 
 REEL_API void zeros(Parameter parameter, SourceLocation where = SourceLocation::current());
 REEL_API void constant(Parameter parameter, double value, SourceLocation where = SourceLocation::current());
-/// In [low, high), where low <= high.
+/// In [low, high), where low <= high; rounding may give high.
 REEL_API void uniform(Parameter parameter, double low, double high, Source source = {},
                       SourceLocation where = SourceLocation::current());
 REEL_API void normal(Parameter parameter, double mean, double deviation, Source source = {},

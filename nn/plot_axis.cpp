@@ -82,7 +82,7 @@ PlotAxis PlotAxis::logarithmic(double low, double high, int about_ticks) {
   };
   axis.low_ = round_below(low);
   axis.high_ = 1 / round_below(1 / high);
-  if (axis.high_ <= axis.low_) axis.high_ = axis.low_ * 2;
+  if (axis.high_ <= axis.low_ * (1 + 1e-9)) axis.high_ = axis.low_ * 2;
 
   const int first = static_cast<int>(std::floor(std::log10(axis.low_) + 1e-9));
   const int last = static_cast<int>(std::ceil(std::log10(axis.high_) - 1e-9));

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <numbers>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -16,14 +16,16 @@ namespace {
 
 constexpr std::size_t kNumbersPerPlateau = 3;
 
-template <class... Ts>
-void require(bool holds, const char* schedule, const char* what, SourceLocation where, Ts... got) {
+[[noreturn]] void refuse(const char* schedule, const std::string& what, const std::string& got, SourceLocation where) {
+  throw Error(std::string(schedule) + ": " + what + " is required, got " + got, where);
+}
+
+void require(bool holds, const char* schedule, const char* what, std::initializer_list<double> got,
+             SourceLocation where) {
   if (holds) return;
-  std::ostringstream text;
-  text << schedule << ": " << what << " is required, got";
-  const char* separator = " ";
-  ((text << separator << got, separator = ", "), ...);
-  throw Error(text.str(), where);
+  std::string text;
+  for (const double number : got) text += (text.empty() ? "" : ", ") + reel::detail::number_text(number);
+  refuse(schedule, what, text, where);
 }
 
 }  // namespace
@@ -42,12 +44,11 @@ void detail::Plateau::observe(double score, std::uint64_t observation) {
 Schedule::Schedule(double rate) : rate_at_([rate](std::int64_t) { return rate; }) {}
 
 double Schedule::at(std::int64_t step, const char* call, SourceLocation where) const {
-  require(static_cast<bool>(rate_at_), call, "a schedule that is defined", where, "one that is undefined");
-  require(step >= 0, call, "a step from 0 on", where, step);
+  if (!rate_at_) refuse(call, "a schedule that is defined", "one that is undefined", where);
+  require(step >= 0, call, "a step from 0 on", {double(step)}, where);
   const double rate = rate_at_(step);
   if (!(rate >= 0 && !std::isinf(rate)))  // the text takes memory
-    require(false, call, "a finite rate >= 0", where,
-            reel::detail::number_text(rate) + " at step " + std::to_string(step));
+    refuse(call, "a finite rate >= 0", reel::detail::number_text(rate) + " at step " + std::to_string(step), where);
   return rate;
 }
 
@@ -77,8 +78,8 @@ void Schedule::load_state(const std::vector<double>& state, SourceLocation where
   const auto is_count = [](double value) { return value >= 0 && value < 1e15 && value == std::floor(value); };
   for (std::size_t i = 0; i < size; i += kNumbersPerPlateau)
     if (std::isnan(state[i]) || !is_count(state[i + 1]) || !is_count(state[i + 2]))
-      require(false, "schedule", "a score and counts in a plateau's state", where, state[i], state[i + 1],
-              state[i + 2]);
+      require(false, "schedule", "a score and counts in a plateau's state", {state[i], state[i + 1], state[i + 2]},
+              where);
   const double* next = state.data();
   for (const auto& plateau : plateaus_) {
     plateau->best = *next++;
@@ -92,18 +93,18 @@ namespace schedule {
 Schedule constant(double rate) { return rate; }
 
 Schedule constant_then(double rate, std::int64_t steps, const Schedule& after, SourceLocation where) {
-  require(steps >= 0, "constant_then", "steps >= 0", where, steps);
+  require(steps >= 0, "constant_then", "steps >= 0", {double(steps)}, where);
   const auto rate_at = [=](std::int64_t t) { return t < steps ? rate : after(t - steps); };
   return {rate_at, after.plateaus()};
 }
 
 Schedule decaying(double rate, double decay, SourceLocation where) {
-  require(decay >= 0, "decaying", "decay >= 0", where, decay);
+  require(decay >= 0, "decaying", "decay >= 0", {decay}, where);
   return [=](std::int64_t t) { return rate / (1 + decay * double(t)); };
 }
 
 Schedule compounding(double start, double stop, double factor, SourceLocation where) {
-  require(factor > 0, "compounding", "factor > 0", where, factor);
+  require(factor > 0, "compounding", "factor > 0", {factor}, where);
   return [=](std::int64_t t) {
     const double rate = start * std::pow(factor, double(t));
     return start > stop ? std::max(rate, stop) : std::min(rate, stop);
@@ -111,7 +112,8 @@ Schedule compounding(double start, double stop, double factor, SourceLocation wh
 }
 
 Schedule warmup_linear(double rate, std::int64_t warmup, std::int64_t total, SourceLocation where) {
-  require(warmup >= 0 && warmup < total, "warmup_linear", "0 <= warmup < total", where, warmup, total);
+  require(warmup >= 0 && warmup < total, "warmup_linear", "0 <= warmup < total", {double(warmup), double(total)},
+          where);
   return [=](std::int64_t t) {
     if (t < warmup) return rate * (double(t) / double(warmup));
     return rate * (double(std::max<std::int64_t>(total - t, 0)) / double(total - warmup));
@@ -120,7 +122,7 @@ Schedule warmup_linear(double rate, std::int64_t warmup, std::int64_t total, Sou
 
 Schedule slanted_triangular(double max_rate, std::int64_t steps, double cut, double ratio, SourceLocation where) {
   require(steps >= 1 && cut > 0 && cut < 1 && ratio >= 1, "slanted_triangular",
-          "steps >= 1, 0 < cut < 1 and ratio >= 1", where, steps, cut, ratio);
+          "steps >= 1, 0 < cut < 1 and ratio >= 1", {double(steps), cut, ratio}, where);
   return [=](std::int64_t t) {
     const double summit = std::floor(double(steps) * cut);
     const double height = double(t) < summit ? double(t) / summit : 1 - (double(t) - summit) / (double(steps) - summit);
@@ -129,7 +131,8 @@ Schedule slanted_triangular(double max_rate, std::int64_t steps, double cut, dou
 }
 
 Schedule cyclic_triangular(double min_rate, double max_rate, std::int64_t half_period, SourceLocation where) {
-  require(half_period >= 1, "cyclic_triangular", "half_period >= 1", where, half_period);
+  require(half_period >= 1 && half_period <= std::int64_t{1} << 61, "cyclic_triangular", "half_period from 1 to 2^61",
+          {double(half_period)}, where);
   return [=](std::int64_t t) {
     const std::int64_t phase = t % (2 * half_period);
     const std::int64_t climbed = std::min(phase, 2 * half_period - phase);
@@ -138,7 +141,7 @@ Schedule cyclic_triangular(double min_rate, double max_rate, std::int64_t half_p
 }
 
 Schedule cosine(double max_rate, std::int64_t steps, double min_rate, SourceLocation where) {
-  require(steps >= 1, "cosine", "steps >= 1", where, steps);
+  require(steps >= 1, "cosine", "steps >= 1", {double(steps)}, where);
   return [=](std::int64_t t) {
     if (t >= steps) return min_rate;
     return min_rate + (max_rate - min_rate) * (1 + std::cos(std::numbers::pi * double(t) / double(steps))) / 2;
@@ -146,7 +149,7 @@ Schedule cosine(double max_rate, std::int64_t steps, double min_rate, SourceLoca
 }
 
 Schedule step(double rate, std::int64_t every, double factor, SourceLocation where) {
-  require(every >= 1 && factor > 0, "step", "every >= 1 and factor > 0", where, every, factor);
+  require(every >= 1 && factor > 0, "step", "every >= 1 and factor > 0", {double(every), factor}, where);
   return [=](std::int64_t t) {
     const std::int64_t drops = t / every;
     return rate * std::pow(factor, double(drops));
@@ -154,7 +157,7 @@ Schedule step(double rate, std::int64_t every, double factor, SourceLocation whe
 }
 
 Schedule plateau(const Schedule& inner, int patience, double factor, SourceLocation where) {
-  require(patience >= 1 && factor > 0, "plateau", "patience >= 1 and factor > 0", where, patience, factor);
+  require(patience >= 1 && factor > 0, "plateau", "patience >= 1 and factor > 0", {double(patience), factor}, where);
   const auto seen = std::make_shared<detail::Plateau>(
       detail::Plateau{.patience = patience, .best = -std::numeric_limits<double>::infinity()});
   std::vector<std::shared_ptr<detail::Plateau>> plateaus = {seen};

@@ -172,8 +172,9 @@ TEST(Batches, AnAlienStateIsRefusedAndChangesNothing) {
     bad[at] = value;
     EXPECT_THROW(data.load_state(from_vector(bad)), Error) << at;
   };
-  refused(1, -1);  // epoch
-  refused(2, 3);   // step, of three batches
+  EXPECT_THROW(data.load_state(batches(numbered(10), {.size = 4}).state()), Error);  // in another order
+  refused(1, -1);                                                                    // epoch
+  refused(2, 3);                                                                     // step, of three batches
   refused(2, -1);
   refused(3, 1);  // an epoch before its loop
   refused(1, std::numeric_limits<std::int64_t>::max());

@@ -296,6 +296,32 @@ TEST_F(Checkpoint, ARunThatDoesNotFitIsRefusedAndNothingIsChanged) {
   refused(plain, "missing: '@optimizer.steps'");
 }
 
+TEST_F(Checkpoint, KeepsWhatTheOptimiserTrainsBesideTheModule) {
+  struct Pair {
+    Net net{8};
+    Parameter scale{ones({2}), "scale"};
+    std::vector<Parameter> all() {
+      std::vector<Parameter> parameters = net.parameters();
+      parameters.push_back(scale);
+      return parameters;
+    }
+    Adam adam{all(), {.lr = 0.1}};
+    Training training{.module = net, .optimizer = adam};
+  } run, other;
+  run.scale.set_gradient(ones({2}));
+  run.adam.step();
+  save_training(run.training, path("pair"));
+  load_training(other.training, path("pair"));
+  EXPECT_EQ(other.scale.value().to_vector<double>(), run.scale.value().to_vector<double>());
+  EXPECT_NE(run.scale.value().to_vector<double>()[0], 1);
+  Adam less(other.net.parameters(), {.lr = 0.1});
+  Training without{.module = other.net, .optimizer = less};
+  EXPECT_THAT(error_of([&] { load_training(without, path("pair")); }), HasSubstr("'@parameter.scale'"));
+  Tape tape;
+  tape.watch(other.net.mean.value());
+  EXPECT_THAT(error_of([&] { load_training(other.training, path("pair")); }), StartsWith("nn::load_training: "));
+}
+
 TEST_F(Checkpoint, KeepsATrainingsOwnNumbersOfAnyRank) {
   Job run(1);
   run.training.tensors = {{"best", full({}, 0.93)}, {"pair", tensor({1, 2}, {.dtype = i64})}, {"none", zeros({0, 2})}};

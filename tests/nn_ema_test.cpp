@@ -163,6 +163,32 @@ TEST(Ema, AStepThatTakesItAlongEqualsAStepAndAnUpdate) {
   set_num_threads(before);
 }
 
+TEST(Ema, ASwapThatOneParametersTapeForbidsExchangesNone) {
+  Parameter a(ones({2}), "a"), b(ones({2}), "b");
+  Ema ema({a, b}, {.decay = 0.5});
+  ema.update();
+  for (Parameter* p : {&a, &b}) p->set_value(zeros({2}));
+  ema.update();
+  b.set_trainable(false);
+  {
+    Tape tape;
+    tape.watch(b.value());
+    try {
+      ema.swap();
+      FAIL();
+    } catch (const VersionError& error) {
+      EXPECT_NE(std::string(error.what()).find("Ema::swap"), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_FALSE(ema.swapped());
+  for (const Parameter* p : {&a, &b}) {
+    EXPECT_EQ(values_of(*p), (std::vector<double>{0, 0}));
+    EXPECT_EQ(values_of(ema.average(*p)), (std::vector<double>{0.5, 0.5}));
+  }
+  ema.swap();
+  EXPECT_EQ(values_of(b), (std::vector<double>{0.5, 0.5}));
+}
+
 // Two optimisers of one flat buffer, of which the second takes the average along: of many small parameters, one by one.
 TEST(Ema, OfParametersThatTwoOptimisersShareIsUpdatedAsAWhole) {
   for (const std::size_t count : {3u, 40u}) {

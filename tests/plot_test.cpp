@@ -75,6 +75,11 @@ TEST(PlotAxis, LinearTicksAreRound) {
 TEST(PlotAxis, LogarithmicTicksAreDecadesOrFiner) {
   EXPECT_EQ(labels(PlotAxis::logarithmic(0.003, 4, 6)), (Labels{"0.01", "0.1", "1"}));
   EXPECT_EQ(labels(PlotAxis::logarithmic(0.15, 1.7, 6)), (Labels{"0.1", "0.2", "0.5", "1", "2"}));
+  for (int decade = -300; decade <= 300; ++decade)
+    for (const double factor : {1.0, 2.0, 5.0}) {  // of a constant
+      const double value = factor * std::pow(10, decade);
+      EXPECT_TRUE(std::isfinite(PlotAxis::logarithmic(value, value, 5).place(value))) << value;
+    }
   EXPECT_EQ(labels(PlotAxis::logarithmic(1e-9, 1e9, 6)),
             (Labels{"1e-9", "1e-6", "0.001", "1", "1,000", "1,000,000", "1e9"}));
   const PlotAxis axis = PlotAxis::logarithmic(0.01, 100, 6);

@@ -165,5 +165,18 @@ TEST_F(Safetensors, AWriteKeepsPermissionsAndLinks) {
   EXPECT_EQ(files_in_folder(), 2);
 }
 
+TEST_F(Safetensors, AWriteThroughALinkToNothingMakesTheFileThere) {
+  const fs::path link = folder_ / "latest", second = folder_ / "first", circle = folder_ / "circle";
+  fs::create_directory(folder_ / "disk");
+  fs::create_symlink("disk/run.safetensors", link);
+  fs::create_symlink(link, second);
+  write_file(second.string(), "new");
+  EXPECT_TRUE(fs::is_symlink(link) && fs::is_symlink(second));
+  EXPECT_TRUE(fs::is_regular_file(folder_ / "disk/run.safetensors"));
+  fs::create_symlink("circle", circle);
+  EXPECT_THROW(write_file(circle.string(), "new"), FileError);
+  EXPECT_TRUE(fs::is_symlink(circle));
+}
+
 }  // namespace
 }  // namespace reel::nn::safetensors

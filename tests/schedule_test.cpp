@@ -151,6 +151,7 @@ TEST(Schedule, BadArgumentsAreNamedWithTheCallersLine) {
   EXPECT_THROW(schedule::slanted_triangular(1, 10, 1), Error);
   EXPECT_THROW(schedule::slanted_triangular(1, 10, 0.1, 0.5), Error);
   EXPECT_THROW(schedule::cyclic_triangular(1, 2, 0), Error);
+  EXPECT_THROW(schedule::cyclic_triangular(1, 2, std::int64_t{1} << 62), Error);
   EXPECT_THROW(schedule::cosine(1, 0), Error);
   EXPECT_THROW(schedule::step(1, 0), Error);
   EXPECT_THROW(schedule::plateau(1, 0), Error);
