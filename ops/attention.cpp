@@ -127,9 +127,7 @@ std::vector<Part> parts_of(const Operands& in, std::int64_t s, const Tensor& dy 
 }
 
 // [heads, length, width] of each sequence back to [rows, heads, width].
-Tensor joined(const Tensors& parts, const Tensor& like, std::int64_t width) {
-  if (parts.size() == 0)
-    return zeros({like.shape()[0], like.shape()[1], width}, {.dtype = like.dtype(), .device = like.device()});
+Tensor joined(const Tensors& parts) {
   Tensors rows;
   for (const Tensor& part : parts) rows.push_back(transpose(part, 0, 1));
   return concatenate(rows);
@@ -142,7 +140,7 @@ Tensor composed(const Operands& in) {
     for (const Part& part : parts_of(in, s)) parts.push_back(matmul(part.p, part.v));
     sequences.push_back(parts.size() == 1 ? parts[0] : concatenate(parts, 1));
   }
-  return joined(sequences, in.q, in.v.shape()[2]);
+  return joined(sequences);
 }
 
 // `y`: the result. In the order of the kernels, so that overflow shows in the same places.
@@ -166,9 +164,9 @@ void recorded_gradients(Gradients& g, const Operands& in, const Tensor& y) {
     dk.push_back(keys);
     dv.push_back(values);
   }
-  g.add(0, joined(dq, in.q, in.q.shape()[2]));
-  g.add(1, joined(dk, in.k, in.k.shape()[2]));
-  g.add(2, joined(dv, in.v, in.v.shape()[2]));
+  g.add(0, joined(dq));
+  g.add(1, joined(dk));
+  g.add(2, joined(dv));
 }
 
 // --- by the backend's kernels --------------------------------------------------------------------------------------------
@@ -380,6 +378,8 @@ Ragged scaled_dot_product_attention(const Ragged& q, const Ragged& k, const Ragg
               .by_head = false,
               .causal = options.causal,
               .scale = scale_of(options, qs[2])};
+  // As one that is empty, so that gradients of what there is none of depend on what they would be made of.
+  if (q.count() == 0) in.queries = in.keys = equal_lengths(1, 0);
   const Shape scores{qs[1], q.offsets().max_length(), k.offsets().max_length()};
   if (options.mask.defined()) in.mask = expand(additive(options.mask, q.values(), scores, where), scores);
   return q.with(attend(in, where));

@@ -116,6 +116,16 @@ struct Given {
   }
 };
 
+// left right [..., p, q] [..., q, r], summed up to the shape of what was broadcast. Where a whole batch shares a matrix that is one
+// product, with the batch along its inner axis; `copies`: for which left and right are copied, so that a sum may be less.
+Tensor summed_product(const Tensor& left, const Tensor& right, const Shape& shape, std::int64_t batch, bool copies) {
+  const std::int64_t p = left.shape()[left.rank() - 2], q = left.shape().back(), r = right.shape().back();
+  const bool worth = !copies || p * r >= (p + r) * q || is_half(left.dtype());  // where each product would be rounded
+  if (batch < 2 || shape.size() != p * r || !worth) return detail::sum_to(matmul(left, right), shape);
+  const Tensor side_by_side = reshape(transpose(reshape(left, {batch, p, q}), 0, 1), {p, batch * q});
+  return reshape(matmul(side_by_side, reshape(right, {batch * q, r})), shape);
+}
+
 Tensor product(const Tensor& a, const Tensor& b, const Given& given, SourceLocation where) {
   if (a.shape()[a.rank() - 1] != b.shape()[b.rank() - 2])
     given.refuse(given.b.rank() == 1 ? "the last axis of a must be as long as b"
@@ -128,8 +138,9 @@ Tensor product(const Tensor& a, const Tensor& b, const Given& given, SourceLocat
   if (taping())
     record_op("matmul", where, {&a, &b}, c, {&a, &b}, [a, b](Gradients& g) {
       const Tensor& dc = g.dy();
-      if (g.needs(0)) g.add(0, detail::sum_to(matmul(dc, transpose(b)), a.shape()));
-      if (g.needs(1)) g.add(1, detail::sum_to(matmul(transpose(a), dc), b.shape()));
+      const std::int64_t batch = batch_of(dc.shape()).size();
+      if (g.needs(0)) g.add(0, summed_product(dc, transpose(b), a.shape(), batch, true));
+      if (g.needs(1)) g.add(1, summed_product(transpose(a), dc, b.shape(), batch, false));
     });
   return c;
 }

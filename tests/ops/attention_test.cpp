@@ -15,11 +15,13 @@
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/gradcheck.h"
 #include "reel/ops/matmul.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/rotary.h"
 #include "reel/ops/softmax.h"
+#include "reel/ops/unary.h"
 #include "reel/ops/views.h"
 
 namespace reel::test {
@@ -229,6 +231,23 @@ TEST(RaggedAttention, OfNoSequencesAndOfEmptyOnesHasGradients) {
     tape.watch(x.values());
     const Ragged y = attention(x, x, x);
     EXPECT_EQ(tape.gradient(y.values(), y.values(), {x.values()})[0].shape(), (Shape{0, 2, 3}));
+  }
+  for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{}, std::vector<std::int64_t>{0, 0}}) {
+    const Tensor x = zeros({0, 2, 3}), bias = zeros({2, 1, 1});
+    Tape tape;
+    for (const Tensor& input : {x, bias}) tape.watch(input);
+    const auto attend = [&](const AttentionOptions& options) {
+      const Ragged r = Ragged::from_lengths(x, lengths);
+      return attention(r, r, r, options).values();
+    };
+    const Tensor y = sum(attend({.mask = bias}));
+    const Tensor dbias = tape.gradient(y, {bias}, {.keep = true})[0];
+    EXPECT_EQ(dbias.to_vector<float>(), std::vector<float>(2, 0));
+    const auto energy = [&](const Tensors& xs) {
+      const Ragged r = Ragged::from_lengths(xs[0], lengths);
+      return sum(square(attention(r, r, r).values()));
+    };
+    EXPECT_TRUE(gradcheck(energy, {cast(x, f64)}, {.order = 2}));
   }
 }
 

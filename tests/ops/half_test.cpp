@@ -163,6 +163,15 @@ TEST(HalfOps, GradientsAreThoseOfF32Rounded) {
   }
 }
 
+TEST(HalfOps, TheGradientOfAMatrixThatABatchSharesIsRoundedOnce) {
+  const Tensor shared = cast(ones({1, 1}), bf16), batch = cast(ones({9, 257, 1}), bf16);
+  Tape tape;
+  tape.watch(shared);
+  const Tensor right = matmul(batch, shared), left = matmul(shared, unsqueeze(batch, 3));
+  EXPECT_EQ(cast(tape.gradient(right, ones_like(right), {shared}, {.keep = true})[0], f32).item(), 2320);  // of 2313
+  EXPECT_EQ(cast(tape.gradient(left, ones_like(left), {shared})[0], f32).item(), 2320);
+}
+
 TEST(HalfOps, GradientsThatMeetAreAddedUp) {
   for (const DType dtype : {bf16, f16})
     for (const bool recorded : {false, true}) {

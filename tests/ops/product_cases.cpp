@@ -231,6 +231,7 @@ std::vector<OpCase> product_cases() {
   rows.push_back(matmul_row("/batched", [](Extent n) { return Pair{{n.rows, 3, 4}, {n.rows, 4, 2}}; }));
   rows.push_back(matmul_row("/broadcast", [](Extent n) { return Pair{{n.rows, 1, 3, 4}, {2, 4, 2}}; }));
   rows.push_back(matmul_row("/folded", [](Extent n) { return Pair{{n.rows, 3, 4}, {4, 2}}; }));
+  rows.push_back(matmul_row("/shared", [](Extent n) { return Pair{{5, 4}, {n.rows, 4, 2}}; }));
   rows.push_back(transposed_row());
   rows.push_back(vector_row());
   rows.push_back(of_vectors("outer", true));
