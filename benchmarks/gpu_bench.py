@@ -72,12 +72,13 @@ def verdicts(outcome, row, group, torch):
 
 
 def tables(outcome, torch):
-    lines, missed, count = [], [], 0
+    lines, missed, met_bars, absent = [], [], 0, 0
     for index, group in enumerate(GROUPS):
         body = []
         for row in (row for row in outcome.results if group_of(row) == index):
             found = list(verdicts(outcome, row, group, torch))
-            count += len(found)
+            met_bars += sum(met is True for _, _, met, *_ in found)
+            absent += sum(met is None for _, _, met, *_ in found)
             missed += [(row, kind, number, f"{required}, measured {measured}")
                        for required, measured, met, kind, number in found if met is False]
             ratios, ways = outcome.ratios(row, "torch"), outcome.results[row]["times"].get("torch", {})
@@ -86,11 +87,11 @@ def tables(outcome, torch):
                     f"**{statistics.median(ratios):.2f}x** ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else "-")
             word = {True: "met", None: "absent", False: "**missed**"}
             body.append((row, judge.duration(outcome.seconds(row)), peer, "; ".join(required for required, *_ in found),
-                         "; ".join(f"{measured} {word[met]}" for _, measured, met, *_ in found)))
+                         "; ".join(" ".join(dict.fromkeys((measured, word[met]))) for _, measured, met, *_ in found)))
         if body:
             lines += ["", f"### {group[0]}"]
             lines += report.table(("row", "Reel", "PyTorch: time, PyTorch / Reel (least to most)", "bar", "measured"), body)
-    return lines, missed, count
+    return lines, missed, met_bars, absent
 
 
 def main():
@@ -128,12 +129,13 @@ def main():
     progress.end()
 
     outcome = judge.Judge(results, limits.work)
-    lines, missed, count = tables(outcome, bool(peers))
+    lines, missed, met, absent = tables(outcome, bool(peers))
     gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader", "-i", "0"],
                          capture_output=True, text=True).stdout.strip()
     head = [f"Measured {datetime.date.today()} by `scripts/gpu-bench` on {gpu}"
             + (f", PyTorch {asked.stdout.split()[0]}, cuDNN {asked.stdout.split()[2]}" if peers else "")
-            + f". Medians of {options.rounds} rounds. {count - len(missed)} of {count} bars met."]
+            + f". Medians of {options.rounds} rounds. {met} of {met + len(missed)} bars met"
+            + (f", {absent} without a peer." if absent else ".")]
     notes = [note for result in results.values() for note in result["notes"]]
     if notes:
         head += ["", "Values that differ by more than rounding: " + "; ".join(notes) + "."]

@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 sys.dont_write_bytecode = True
 
 import bench
+import gpu_bench
 from harness import judge, measure, plots, programs, report, suites, summary, values
 
 measure.SETTLE = 0  # nothing here spins
@@ -443,6 +444,17 @@ class Documents(unittest.TestCase):
         rows = [row for entry in bars for row in entry["rows"]]
         self.assertEqual(len(rows), len(set(rows)))
         self.assertEqual(suites.rows_of("bars", bars, [], quick=False), rows)
+
+
+class OnAGpu(unittest.TestCase):
+    def test_bars_are_met_or_missed_or_have_no_peer(self):
+        outcome = judge.Judge({"conv_1_8": result([1.0], torch=[2.5]), "conv_1_16": result([1.0], torch=[1.5]),
+                               "conv_1x1": result([1.0])}, {})
+        lines, missed, met, absent = gpu_bench.tables(outcome, True)
+        self.assertEqual(([(row, kind) for row, kind, *_ in missed], met, absent), ([("conv_1_16", "torch")], 1, 1))
+        self.assertIn("| >= 1.0x | absent |", "\n".join(lines))
+        self.assertIn("2.50x met", "\n".join(lines))
+        self.assertIn("1.50x **missed**", "\n".join(lines))
 
 
 class ExitStatus(unittest.TestCase):

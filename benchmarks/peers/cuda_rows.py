@@ -165,6 +165,12 @@ def rows(inputs, digest):
     for channels in (1, 4, 8, 16):
         conv(f"conv_batch_{channels}_64", 32, channels, channels, 64)
 
+    images, c = (32, 32, 32, 64), 32
+    both("conv_stride_2", [images, (2 * c, c, 3, 3)], lambda x, w: F.conv2d(x, w, stride=2, padding=1))
+    both("conv_depthwise", [images, (c, 1, 3, 3)], lambda x, w: F.conv2d(x, w, padding=1, groups=c))
+    both("conv_1x1", [images, (2 * c, c, 1, 1)], F.conv2d)
+    both("conv_transpose", [images, (c, c // 2, 4, 4)], lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1))
+
     # Sequences: padded with a mask, as nested tensors (which refuse inference mode), and by segments.
     def ragged(suffix, lengths):
         lengths = torch.tensor(lengths, device=cuda)
