@@ -31,19 +31,14 @@ double median_of(const std::vector<double>& sorted) {
   return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
-/// The median of times of single calls, and order statistics between which it lies (the sign test's).
+}  // namespace
+
 Slope median_time(std::vector<double> times) {
   std::sort(times.begin(), times.end());
   const double count = static_cast<double>(times.size()), half = kNormalQuantile * std::sqrt(count) / 2;
   return {median_of(times), at(times, (count - 1) / 2 - half), at(times, (count - 1) / 2 + half)};
 }
 
-struct Point {
-  double calls, seconds;
-};
-
-/// The median slope between two points, which times that the machine was taken away in do not move (Theil, 1950), with Sen's
-/// interval ("Estimates of the regression coefficient based on Kendall's tau", 1968; ties among the counts of calls as there).
 Slope fit(const std::vector<Point>& points) {
   std::vector<double> slopes;
   for (const Point& p : points)
@@ -60,8 +55,6 @@ Slope fit(const std::vector<Point>& points) {
                middle = (static_cast<double>(slopes.size()) - 1) / 2;
   return {median_of(slopes), at(slopes, middle - half), at(slopes, middle + half)};
 }
-
-}  // namespace
 
 Slope time_slope(const std::function<void(std::int64_t)>& calls, double budget_seconds) {
   // One call is timed with ever more of them in a row, until they take long enough to be seen.

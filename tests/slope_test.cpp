@@ -5,7 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <functional>
+#include <random>
+#include <utility>
+#include <vector>
 
 namespace bench {
 namespace {
@@ -44,6 +48,36 @@ TEST(Slope, OfLongCallsIsTheirMedian) {
                  0.2, 0.02, 0.04);
   EXPECT_GE(slope.seconds, 0.02);
   EXPECT_LT(slope.seconds, 0.04);
+}
+
+// How often the interval has the truth, of many simulated measurements whose noise only adds, and seldom much.
+TEST(Slope, TheIntervalHasTheTruthInNineCasesOfTen) {
+  std::mt19937_64 random(7);
+  std::exponential_distribution<double> noise(1);
+  constexpr int kTrials = 4000;
+  for (const auto& [steps, rounds] : {std::pair{8, 3}, std::pair{3, 3}}) {  // as time_slope has them
+    int covered = 0;
+    for (int trial = 0; trial < kTrials; ++trial) {
+      std::vector<Point> points;
+      for (int round = 0; round < rounds; ++round)
+        for (int step = 1; step <= steps; ++step) points.push_back({10.0 * step, 5 + 0.3 * 10 * step + noise(random)});
+      const Slope slope = fit(points);
+      covered += slope.low <= 0.3 && 0.3 <= slope.high;
+    }
+    EXPECT_GT(covered, 0.87 * kTrials) << steps;
+    EXPECT_LT(covered, 0.96 * kTrials) << steps;
+  }
+  for (const std::size_t count : {11u, 40u}) {
+    int covered = 0;
+    for (int trial = 0; trial < kTrials; ++trial) {
+      std::vector<double> times;
+      for (std::size_t i = 0; i < count; ++i) times.push_back(5 + noise(random));
+      const Slope median = median_time(times);
+      covered += median.low <= 5 + std::log(2) && 5 + std::log(2) <= median.high;
+    }
+    EXPECT_GT(covered, 0.85 * kTrials) << count;
+    EXPECT_LT(covered, 0.97 * kTrials) << count;
+  }
 }
 
 TEST(Slope, IsPositiveWhateverTheNoise) {
