@@ -49,6 +49,11 @@ def sources(root):
     yield "", run("sources.py", root)
     write(root, "core/aa.cpp", "")
     yield "core/aa.cpp is in no CMakeLists.txt", run("sources.py", root)
+    (root / "core/aa.cpp").unlink()
+    write(root, "backends/cuda/a.h", "// atomicAdd(\natomicAdd(&count, 1u);\n")
+    yield "", run("sources.py", root)
+    write(root, "backends/cuda/a.h", "atomicAdd(&sum[row], x);\n")
+    yield "backends/cuda/a.h:1: atomics", run("sources.py", root)
 
 
 def cuda_resources(root):

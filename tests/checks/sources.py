@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every source file is named in its folder's CMakeLists.txt or a .cmake file beside it; else nobody would compile it.
+"""Every source file is named in its folder's CMakeLists.txt or a .cmake file beside it; else nobody would compile it. And atomics
+of kernels count: with floating numbers, added in any order, results would vary from run to run.
 
 Usage: sources.py <source folder>
 """
@@ -23,6 +24,10 @@ def main():
             # reel_add_example and reel_add_benchmark take names without the extension.
             if not re.search(rf"(?<![\w.-])(\w+/)*{re.escape(path.name)}(?![\w.-])|\({path.stem}[ )]", text):
                 problems.append(f"{path.relative_to(root)} is in no CMakeLists.txt")
+    for path in sorted(p for p in (root / "backends/cuda").glob("*") if p.suffix in {".cu", ".h"}):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if re.search(r"\batomic[A-Z]\w*\(", line.partition("//")[0]) and not re.search(r"\d+u\)", line):
+                problems.append(f"{path.relative_to(root)}:{number}: atomics add or exchange constants of type unsigned")
     print("\n".join(problems + [f"{count} files, {len(problems)} problems"]))
     return 1 if problems or not count else 0
 
