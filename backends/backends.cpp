@@ -10,6 +10,7 @@
 #include "reel/backends/cuda/cuda.h"
 #include "reel/core/device.h"
 #include "reel/core/error.h"
+#include "reel/core/memory.h"
 #include "reel/core/ops.h"
 #include "reel/core/trace_log.h"
 
@@ -109,9 +110,34 @@ Ops& backend(Device device, SourceLocation where) {
   return find_backend(device, where);
 }
 
+namespace {
+
+// Of a GPU that is there; null: the device is the CPU.
+const cuda::Library* library_of(Device device, SourceLocation where) {
+  if (device.is_cpu()) return nullptr;
+  backend(device, where);
+  return cuda_library().library;
+}
+
+}  // namespace
+
 void launch_kernel(Device device, const UserKernel& kernel, const KernelLaunch& launch, SourceLocation where) {
-  backend(device, where);  // throws unless it is there
-  cuda_library().library->launch(device.index, kernel, launch, where);
+  library_of(device, where)->launch(device.index, kernel, launch, where);
+}
+
+MemoryStats memory_stats(Device device, SourceLocation where) {
+  const cuda::Library* const cuda = library_of(device, where);
+  return cuda == nullptr ? memory_stats() : cuda->memory(device.index);
+}
+
+void reset_peak_memory(Device device, SourceLocation where) {
+  const cuda::Library* const cuda = library_of(device, where);
+  cuda == nullptr ? reset_peak_memory() : cuda->reset_peak(device.index);
+}
+
+void release_cached_memory(Device device, SourceLocation where) {
+  const cuda::Library* const cuda = library_of(device, where);
+  cuda == nullptr ? release_cached_memory() : cuda->release(device.index);
 }
 
 Device Device::best() { return cuda_library().devices > 0 ? cuda() : cpu(); }

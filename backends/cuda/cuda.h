@@ -1,5 +1,6 @@
 #pragma once
 
+#include "reel/core/memory.h"
 #include "reel/core/ops.h"
 #include "reel/core/user_kernel.h"
 
@@ -15,6 +16,10 @@ struct Library {
   Ops& (*ops)(int index);
   /// Compiles and launches a user's kernel: core/user_kernel.h.
   void (*launch)(int index, const UserKernel& kernel, const KernelLaunch& launch, SourceLocation where);
+  /// core/memory.h, of one GPU.
+  reel::MemoryStats (*memory)(int index);
+  void (*reset_peak)(int index);
+  void (*release)(int index);
 };
 
 }  // namespace reel::cuda

@@ -81,12 +81,30 @@ void launch_at(int index, const UserKernel& kernel, const KernelLaunch& launch, 
   launch_source(gpu(index).context(), source_of(kernel, launch, where), launch, where);
 }
 
+reel::MemoryStats memory_at(int index) {
+  const MemoryStats stats = gpu(index).context().memory().stats();
+  return {.live_bytes = stats.live, .cached_bytes = stats.cached, .peak_bytes = stats.peak};
+}
+
+void reset_peak_at(int index) { gpu(index).context().memory().reset_peak(); }
+
+void release_at(int index) {
+  gpu(index).context().use();
+  gpu(index).context().memory().release_cached();
+}
+
 }  // namespace
 
 }  // namespace reel::cuda
 
 const reel::cuda::Library* reel_cuda_ops() {
-  static const reel::cuda::Library library = {REEL_VERSION, reinterpret_cast<const void*>(&reel::backend),
-                                              &reel::cuda::device_count, &reel::cuda::ops, &reel::cuda::launch_at};
+  static const reel::cuda::Library library = {REEL_VERSION,
+                                              reinterpret_cast<const void*>(&reel::backend),
+                                              &reel::cuda::device_count,
+                                              &reel::cuda::ops,
+                                              &reel::cuda::launch_at,
+                                              &reel::cuda::memory_at,
+                                              &reel::cuda::reset_peak_at,
+                                              &reel::cuda::release_at};
   return &library;
 }

@@ -112,6 +112,11 @@ void Memory::release_cached() noexcept {
   release_lists();
 }
 
+void Memory::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  stats_.peak = stats_.live;
+}
+
 MemoryStats Memory::stats() const {
   const std::lock_guard lock(mutex_);
   return stats_;

@@ -31,6 +31,8 @@ class Memory {
   /// All cached blocks back to the system.
   void release_cached() noexcept;
   MemoryStats stats() const;
+  /// stats().peak from now on.
+  void reset_peak();
 
  private:
   // Multiples of 256 bytes up to 1 KiB, then four classes per power of two: at most 25 % is wasted.

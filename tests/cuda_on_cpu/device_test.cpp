@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reel/core/error.h"
+#include "reel/core/memory.h"
 #include "reel/core/precision.h"
 #include "reel/core/ragged.h"
 #include "reel/core/tape.h"
@@ -55,6 +56,28 @@ TEST(CudaTensor, ItemPrintAndFillWork) {
   x.fill_(3);
   EXPECT_EQ(sum(x).item(), 12);
   EXPECT_NE(to_string(x).find("3"), std::string::npos);
+}
+
+TEST(CudaMemory, AProgramCanAskForItsBytesAndGiveThemBack) {
+  release_cached_memory(kCuda);
+  const MemoryStats before = memory_stats(kCuda);
+  EXPECT_EQ(before.cached_bytes, 0);
+  reset_peak_memory(kCuda);
+  {
+    const Tensor x = zeros({1 << 20}, {.device = kCuda});
+    EXPECT_EQ(memory_stats(kCuda).live_bytes - before.live_bytes, 4 << 20);
+  }
+  const MemoryStats after = memory_stats(kCuda);
+  EXPECT_EQ(after.live_bytes, before.live_bytes);
+  EXPECT_EQ(after.cached_bytes, 4 << 20);
+  EXPECT_EQ(after.peak_bytes - before.live_bytes, 4 << 20);
+  release_cached_memory(kCuda);
+  EXPECT_EQ(memory_stats(kCuda).cached_bytes, 0);
+
+  const Tensor on_host = zeros({10});
+  EXPECT_EQ(memory_stats(Device::cpu()).live_bytes, memory_stats().live_bytes);
+  EXPECT_THROW_WITH(memory_stats(Device::cuda(64)), DeviceError, "got cuda:64", "device_test.cpp:");
+  EXPECT_THROW_WITH(release_cached_memory(Device::cuda(64)), DeviceError, "got cuda:64");
 }
 
 // --- TF32 ------------------------------------------------------------------------------------------------------------------
