@@ -75,9 +75,10 @@ class Plot {
         y.include(line.y[i]);
       }
     }
-    place_legend();
-    top_ = kMargin + (options.title.empty() ? 0 : kLine + 4) + kLine * legend_rows_ + 10;
+    top_ = kMargin + (options.title.empty() ? 0 : kLine + 4) + 10;
     bottom_ = options.height - kMargin - kLine - (options.x_label.empty() ? 0 : kLine);
+    place_legend();
+    top_ += kLine * legend_rows_;
     right_ = options.width - kMargin - 8;
     const int about = std::max(2, static_cast<int>((bottom_ - top_) / 50));
     y_ = options.log_y ? PlotAxis::logarithmic(y.low, y.high, about) : PlotAxis::linear(y.low, y.high, about, true);
@@ -104,7 +105,7 @@ class Plot {
     return {left_ + x_.place(line.x[i]) * (right_ - left_), bottom_ - y_.place(line.y[i]) * (bottom_ - top_)};
   }
 
-  // Entries from left to right, in as many rows as they need.
+  // Entries from left to right, in as many rows as they need, and the curves can spare.
   void place_legend() {
     double x = kMargin;
     for (const PlotSeries& line : series_) {
@@ -115,7 +116,8 @@ class Plot {
       x += width + kLegendGap;
       has_legend_ = true;
     }
-    legend_rows_ = has_legend_ ? legend_rows_ + 1 : 0;
+    const int most = std::max(0, static_cast<int>((bottom_ - top_) * 0.6 / kLine));
+    legend_rows_ = has_legend_ ? std::min(legend_rows_ + 1, most) : 0;
   }
 
   void open() {
@@ -152,7 +154,7 @@ class Plot {
       y += kLine + 4;
     }
     for (std::size_t i = 0; i < series_.size(); ++i) {
-      if (series_[i].name.empty()) continue;
+      if (series_[i].name.empty() || legend_[i].y >= legend_rows_) continue;
       const double middle = y + kLine * legend_[i].y + 8;
       out_ += "<path d=\"M" + number(legend_[i].x) + " " + number(middle) + "h" + number(kSwatch - 8) + "\"" +
               stroke(i, "2") + "/>\n";
@@ -212,19 +214,22 @@ class Plot {
       out_ += "<g class=\"m" + std::to_string(colour) + "\" fill=\"" + kLight[colour] + "\">" + dots + "</g>\n";
   }
 
-  // Pieces without gaps. Of neighbours in one column of pixels the first, the last, the lowest and the highest stay: the
+  // Pieces without gaps, but those of a long series that are narrower than a pixel. Of neighbours in one column of pixels the first, the last, the lowest and the highest stay: the
   // line drawn through them covers the same pixels.
   std::vector<std::vector<Point>> visible_runs(const PlotSeries& series) const {
     std::vector<std::vector<Point>> runs;
+    const bool dense = static_cast<double>(series.x.size()) > right_ - left_;
     bool open = false;
     for (std::size_t i = 0; i < series.x.size(); ++i) {
       if (!visible(series, i)) {
         open = false;
         continue;
       }
-      if (!open) runs.emplace_back();
+      const Point point = place(series, i);
+      const bool beside = dense && !runs.empty() && std::floor(runs.back().back().x) == std::floor(point.x);
+      if (!open && !beside) runs.emplace_back();
       open = true;
-      runs.back().push_back(place(series, i));
+      runs.back().push_back(point);
     }
     for (std::vector<Point>& run : runs) thin(run);
     return runs;

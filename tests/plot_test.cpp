@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <regex>
 
 #include "reel/nn/plot_axis.h"
 #include "reel/tests/expect.h"
@@ -127,6 +128,35 @@ TEST(Plot, AGapBreaksTheLine) {
   EXPECT_EQ(count(path_of(plot({series(x, {1, 2, kNaN, 4, 5, 6})})), "M"), 2);
   EXPECT_EQ(count(path_of(plot({series(x, {1, 2, 0, 4, -5, 6})}, {.log_y = true})), "M"), 3);
   EXPECT_EQ(count(path_of(plot({series(x, {kInf, 2, 3, 4, 5, kInf})})), "L"), 3);
+}
+
+TEST(Plot, ALongSeriesWithGapsIsThinnedToo) {
+  std::vector<double> x, y;
+  for (int i = 0; i < 100'000; ++i) {
+    x.push_back(i);
+    y.push_back(i % 2 == 0 ? std::sin(i / 1000.0) : kNaN);
+  }
+  EXPECT_LT(plot({series(x, y)}).size(), 100'000u);
+}
+
+TEST(Plot, TheLegendLeavesRoomForTheCurves) {
+  std::vector<PlotSeries> many;
+  for (int i = 0; i < 150; ++i)
+    many.push_back({.name = "series number " + std::to_string(i), .x = {0, 1}, .y = {0, 1}});
+  for (const PlotOptions& options :
+       {PlotOptions{}, PlotOptions{.title = "T", .x_label = "x", .width = 160, .height = 120}}) {
+    const std::string svg = plot(many, options);
+    expect_well_formed(svg);
+    const std::regex grid("class=\"grid\"[^>]* y1=\"([0-9.]+)\"");
+    double before = 1e9;  // from the lowest value up
+    for (std::sregex_iterator i(svg.begin(), svg.end(), grid), end; i != end; ++i) {
+      const double at = std::stod((*i)[1]);
+      EXPECT_LT(at, before);
+      EXPECT_LT(at, options.height);
+      before = at;
+    }
+    EXPECT_LT(before, 1e9);
+  }
 }
 
 TEST(Plot, ALongSeriesIsThinnedButKeepsItsPeaks) {
