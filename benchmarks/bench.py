@@ -184,7 +184,8 @@ def main():
     parser.add_argument("--peers", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--python", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--torch", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--quick", action="store_true", help="one short round, more of a bar that is missed, and few rows of each suite; of ops only where named")
+    parser.add_argument("--quick", action="store_true",
+                        help="one short round, more of a bar that is missed, and few rows of each suite; ops only where named")
     parser.add_argument("--avx2", action="store_true", help="as if the CPU had no AVX-512: Reel and all peers are told so")
     parser.add_argument("--suite", action="append", choices=suites.SUITES, default=[],
                         help="only this one: " + "; ".join(f"{name}: {what}" for name, (what, _, _) in suites.SUITES.items()))

@@ -33,8 +33,8 @@ REEL_API void reset_peak_memory();
 /// blocks stay, and so does the room for recorded ops, which is none of cached_bytes.
 REEL_API void release_cached_memory();
 
-/// The same of one device's memory. Of a GPU's: bytes alone, in blocks as they are handed out, up to a quarter larger than what is in
-/// them; no tensors or nodes are counted, and a release waits for the GPU. Throw DeviceError.
+/// The same of one device's memory. Of a GPU's: bytes alone, in blocks as they are handed out, up to a quarter larger than what is
+/// in them; no tensors or nodes are counted, and a release waits for the GPU. Throw DeviceError.
 REEL_API MemoryStats memory_stats(Device device, SourceLocation where = SourceLocation::current());
 REEL_API void reset_peak_memory(Device device, SourceLocation where = SourceLocation::current());
 REEL_API void release_cached_memory(Device device, SourceLocation where = SourceLocation::current());

@@ -88,7 +88,7 @@ class Bars(unittest.TestCase):
         self.assertFalse(undecided({"bars": {"torch": 2}}, reel=[1, 1, 1], torch=[2, 3, 9]))
         self.assertFalse(undecided({"bars": {"torch": 2}}, reel=[1, 1, 1], torch=[1.1, 1.5, 1.9]))
         self.assertFalse(undecided({"bars": {"torch": 2}}, reel=[1, 2, 3]))
-        for times, expected in (([2.0], False), ([1.9], True), ([1.9, 1.9], True), ([1.9, 1.9, 1.9], False)):  # a disturbance, or not
+        for times, expected in (([2.0], False), ([1.9], True), ([1.9, 1.9], True), ([1.9] * 3, False)):
             self.assertEqual(expected, undecided({"bars": {"torch": 2}}, reel=[1] * len(times), torch=times))
         self.assertTrue(undecided({"at_most_ns": 30}, reel=[29e-9, 31e-9]))
         self.assertFalse(undecided({"at_most_ns": 30}, reel=[29e-9, 30e-9]))
