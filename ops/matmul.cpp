@@ -121,7 +121,7 @@ struct Given {
 Tensor summed_product(const Tensor& left, const Tensor& right, const Shape& shape, std::int64_t batch, bool copies) {
   const std::int64_t p = left.shape()[left.rank() - 2], q = left.shape().back(), r = right.shape().back();
   const bool worth = !copies || p * r >= (p + r) * q || is_half(left.dtype());  // where each product would be rounded
-  if (batch < 2 || shape.size() != p * r || !worth) return detail::sum_to(matmul(left, right), shape);
+  if (batch < 2 || batch_of(shape).size() != 1 || !worth) return detail::sum_to(matmul(left, right), shape);
   const Tensor side_by_side = reshape(transpose(reshape(left, {batch, p, q}), 0, 1), {p, batch * q});
   return reshape(matmul(side_by_side, reshape(right, {batch * q, r})), shape);
 }

@@ -285,6 +285,37 @@ TEST(Einsum, ADiagonalLeaksNothingFromBesideIt) {
 
 // --- ragged products ---------------------------------------------------------------------------------------------------
 
+TEST(Matmul, GradientsHaveTheShapesOfOperandsWithoutElementsToo) {
+  for (const std::int64_t m : {0, 2})
+    for (const std::int64_t k : {0, 3})
+      for (const std::int64_t n : {0, 4})
+        for (const auto& [before_a, before_b] : {std::pair{Shape{2, 1}, Shape{2, 2}},
+                                                 {Shape{}, Shape{5}},
+                                                 {Shape{5}, Shape{}},
+                                                 {Shape{1, 5}, Shape{3, 1}},
+                                                 {Shape{0}, Shape{1}},
+                                                 {Shape{1}, Shape{0}}}) {
+          Shape a_shape = before_a, b_shape = before_b;
+          a_shape.push_back(m);
+          a_shape.push_back(k);
+          b_shape.push_back(k);
+          b_shape.push_back(n);
+          const Tensor a = ones(a_shape), b = ones(b_shape);
+          Tape tape;
+          tape.watch(a);
+          tape.watch(b);
+          const Tensor c = matmul(a, b);
+          const Tensors gradients = tape.gradient(c, ones_like(c), {a, b});
+          EXPECT_EQ(gradients[0].shape(), a_shape);
+          EXPECT_EQ(gradients[1].shape(), b_shape);
+          const double batch = static_cast<double>(c.size()) / static_cast<double>(std::max<std::int64_t>(1, m * n));
+          if (a.size() * b.size() * c.size() > 0) {
+            EXPECT_EQ(sum(gradients[0]).item(), batch * static_cast<double>(m * k * n));
+            EXPECT_EQ(sum(gradients[1]).item(), batch * static_cast<double>(m * k * n));
+          }
+        }
+}
+
 TEST(RaggedMatmul, IsAProductPerSequence) {
   Generator generator(3);
   const Ragged x = Ragged::from_lengths(randn({9, 4}, generator), {0, 5, 1, 3, 0});
