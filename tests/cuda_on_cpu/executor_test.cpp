@@ -46,6 +46,20 @@ void two_sums(const float* x, float* y) {
   }
 }
 
+// Twice over, each lane takes its warp's next lane's number through shared memory. With `before`, there is the warp's barrier
+// between writing and reading, with `behind`, that between reading and writing the next one.
+template <bool before, bool behind>
+void next_numbers(const float* x, float* y) {
+  REEL_DYNAMIC_SHARED(float, numbers);
+  const unsigned warp = threadIdx.x / 32 * 32, next = warp + (threadIdx.x + 1) % 32;
+  for (unsigned round = 0; round < 2; ++round) {
+    numbers[threadIdx.x] = x[threadIdx.x] + static_cast<float>(100 * round);
+    if (before) __syncwarp();
+    y[round * blockDim.x + threadIdx.x] = numbers[next];
+    if (behind) __syncwarp();
+  }
+}
+
 void divergent_barrier(int* y) {
   if (threadIdx.x < 32) {
     __syncthreads();
@@ -198,6 +212,24 @@ TEST_F(Executor, ABarrierThatIsMissingBeforeMemoryIsReusedShows) {
     run(1, 256, two_sums<false>, from, to);
     EXPECT_NE(host(to, 512), expected);
     EXPECT_EQ(std::count(expected.begin(), expected.begin() + 256, expected[0]), 256);
+  }
+}
+
+TEST_F(Executor, AMissingBarrierOfAWarpShows) {
+  const std::vector<float> x = numbers(64);
+  const float* from = device(x);
+  float* to = device<float>(128);
+  for (const Schedule schedule : {Schedule::in_order, Schedule::reversed, Schedule::random}) {
+    set_schedule(schedule);
+    run(1, 64, next_numbers<true, true>, from, to);
+    const std::vector<float> expected = host(to, 128);
+    for (std::size_t i = 0; i < 128; ++i)
+      EXPECT_EQ(expected[i], x[i % 64 / 32 * 32 + (i + 1) % 32] + static_cast<float>(i / 64 * 100));
+    run(1, 64, next_numbers<false, true>, from, to);
+    EXPECT_TRUE(std::isnan(host(to, 128)[schedule == Schedule::in_order ? 0 : 31]) || schedule == Schedule::random);
+    EXPECT_NE(host(to, 128), expected);  // a lane that ran before the next one has written
+    run(1, 64, next_numbers<true, false>, from, to);
+    EXPECT_NE(host(to, 128), expected);  // a lane that ran on before the one ahead of it has read
   }
 }
 

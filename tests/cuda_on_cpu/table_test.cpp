@@ -11,7 +11,7 @@
 
 #include "reel/core/error.h"
 #include "reel/tests/cuda_on_cpu/schedule.h"
-#include "reel/tests/ops/row_test.h"
+#include "reel/tests/ops/generic_suites.h"
 
 namespace reel::test {
 namespace {
@@ -38,16 +38,11 @@ std::map<std::string, int>& missing_entries() {
   return entries;
 }
 
-class Cuda : public RowTest {
+class Cuda : public GenericSuites {
  protected:
+  Cuda() : GenericSuites(Device::cuda()) {}
   void SetUp() override { cuda_on_cpu::set_guard(false); }
   void TearDown() override { cuda_on_cpu::set_schedule(Schedule::in_order); }
-
-  static Tensors on_cuda(const Tensors& xs) {
-    Tensors moved;
-    for (const Tensor& x : xs) moved.push_back(to(x, Device::cuda()));
-    return moved;
-  }
 
   // Runs `body`; an entry that CUDA lacks ends the test as skipped.
   template <class F>
@@ -73,7 +68,7 @@ TEST_P(Cuda, EqualsTheReferenceOnSmallShapesWithGradients) {
       for (const Size size : {Size::small, Size::empty, Size::one}) {
         if (skips(size)) continue;
         const Tensors in = inputs(dtype, size);
-        const Tensors results = result_and_gradients(on_cuda(in));
+        const Tensors results = result_and_gradients(on(Device::cuda(), in));
         expect_close(results[0], row().reference(refs_of(in)), row().tolerance);
         if (row().order == 0) continue;
         const Tensors expected = result_and_gradients(in);
@@ -90,7 +85,7 @@ TEST_P(Cuda, EqualsTheReferenceAndTheCpusGradients) {
       if (skips(Size::odd)) continue;
       SCOPED_TRACE(reel::name_of(dtype));
       const Tensors in = inputs(dtype, Size::odd);
-      const Tensors results = result_and_gradients(on_cuda(in));
+      const Tensors results = result_and_gradients(on(Device::cuda(), in));
       EXPECT_EQ(results[0].device(), Device::cuda());
       expect_close(results[0], row().reference(refs_of(in)), row().tolerance);
       if (row().order == 0) continue;
@@ -108,36 +103,68 @@ TEST_P(Cuda, EqualsTheReferenceOnLargeShapes) {
   if (skips(Size::large)) return;
   run([&] {
     const Tensors in = inputs(f32, Size::large);
-    expect_close(row().call(on_cuda(in)), row().reference(refs_of(in)), row().tolerance);
-  });
-}
-
-TEST_P(Cuda, StridedInputsGiveTheSameResult) {
-  if (skips(Size::odd)) return;
-  run([&] {
-    const Tensors in = on_cuda(inputs(f64, Size::odd));
-    const Tensors expected = result_and_gradients(in);
-    for (const auto strided : {with_gaps, column_major}) {
-      Tensors views;
-      for (const Tensor& x : in) views.push_back(strided(x));
-      const Tensors results = result_and_gradients(views);
-      ASSERT_EQ(results.size(), expected.size());
-      for (std::size_t i = 0; i < results.size(); ++i) expect_close(results[i], ref_of(expected[i]), 200);
-    }
+    expect_close(row().call(on(Device::cuda(), in)), row().reference(refs_of(in)), row().tolerance);
   });
 }
 
 TEST_P(Cuda, TheSameBitsUnderEverySchedule) {
-  if (skips(Size::odd)) return;
   run([&] {
-    const Tensors in = on_cuda(inputs(f32, Size::odd));
-    const Tensors expected = result_and_gradients(in);
-    for (const Schedule schedule : {Schedule::reversed, Schedule::random}) {
-      cuda_on_cpu::set_schedule(schedule);
-      const Tensors results = result_and_gradients(in);
-      ASSERT_EQ(results.size(), expected.size());
-      for (std::size_t i = 0; i < results.size(); ++i) EXPECT_TRUE(same_bits(results[i], expected[i]));
-    }
+    for (const Size size : {Size::small, Size::odd})
+      for (const DType dtype : {f32, f64}) {
+        if (skips(size)) continue;
+        SCOPED_TRACE(std::string(name_of(size)) + " " + reel::name_of(dtype));
+        cuda_on_cpu::set_schedule(Schedule::in_order);
+        const Tensors in = inputs_there(dtype, size);
+        const Tensors expected = result_and_gradients(in);
+        for (const Schedule schedule : {Schedule::reversed, Schedule::random}) {
+          cuda_on_cpu::set_schedule(schedule);
+          const Tensors results = result_and_gradients(in);
+          ASSERT_EQ(results.size(), expected.size());
+          for (std::size_t i = 0; i < results.size(); ++i) EXPECT_TRUE(same_bits(results[i], expected[i]));
+        }
+      }
+  });
+}
+
+// --- the generic suites -------------------------------------------------------------------------------------------------------
+
+// At fewer sizes and extremes than on the CPU, whose formulas these kernels share, and differences in a direction per input: an
+// element of a row is dear on the executor.
+TEST_P(Cuda, GradientsMatchDifferences) {
+  run([&] { gradients_match_differences({Size::small, Size::one}, 2, Moves::directions); });
+}
+TEST_P(Cuda, HasAThirdDerivativeToo) {
+  run([&] { has_a_third_derivative_too(Moves::directions); });
+}
+TEST_P(Cuda, FusedAndRecordedGradientsAgree) {
+  run([&] { fused_and_recorded_gradients_agree({Size::odd}); });
+}
+TEST_P(Cuda, FusedAndRecordedGradientsAgreeAtExtremes) {
+  run([&] { fused_and_recorded_gradients_agree_at_extremes({f32}, {kInfinity, kNaN, kLargest}); });
+}
+TEST_P(Cuda, WhatIsFiniteIsNotToldToBeOtherwise) {
+  run([&] { what_is_finite_is_not_told_to_be_otherwise({Size::small, Size::empty}, {f32}); });
+}
+TEST_P(Cuda, APullbackGivesWhatATapeGives) {
+  run([&] { a_pullback_gives_what_a_tape_gives(); });
+}
+TEST_P(Cuda, EmptyInputsHaveEmptyGradients) {
+  run([&] { empty_inputs_have_empty_gradients(); });
+}
+TEST_P(Cuda, StridedInputsGiveTheSameResult) {
+  run([&] { strided_inputs_give_the_same_result({Size::odd}, 200); });
+}
+TEST_P(Cuda, IndicesOf32BitsGiveTheSame) {
+  run([&] { indices_of_32_bits_give_the_same(); });
+}
+
+// Within twice the op's bound: products choose their algorithm by the number of rows.
+TEST_P(Cuda, ARowAloneGivesTheSameAsInABatch) {
+  if (!row().mixes_rows.empty()) return;
+  run([&] {
+    a_row_alone_differs_from_a_batch({Size::odd}, [&](const Tensor& alone, const Tensor& of_batch) {
+      return alone.shape() == of_batch.shape() && far_element(alone, ref_of(of_batch), 2 * row().tolerance).empty();
+    });
   });
 }
 

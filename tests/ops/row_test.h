@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -43,16 +44,25 @@ inline std::vector<Ref> refs_of(const Tensors& xs) {
   return refs;
 }
 
-/// |y - expected| <= tolerance * epsilon of y's type * (1 + |expected|)
-inline void expect_close(const Tensor& y, const Ref& expected, double tolerance) {
-  ASSERT_EQ(y.shape(), expected.shape);
+/// The first element of y for which |y - expected| <= tolerance * epsilon of y's type * (1 + |expected|) does not hold, in
+/// words; "": there is none. Both have one shape.
+inline std::string far_element(const Tensor& y, const Ref& expected, double tolerance) {
   const std::vector<double> values = y.to_vector<double>();
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double got = values[i], want = expected.v[i];
     if (got == want || (std::isnan(got) && std::isnan(want))) continue;
-    ASSERT_LE(std::abs(got - want), tolerance * epsilon_of(y.dtype()) * (1 + std::abs(want)))
-        << "element " << i << ": " << got << ", not " << want;
+    if (std::abs(got - want) <= tolerance * epsilon_of(y.dtype()) * (1 + std::abs(want))) continue;
+    std::ostringstream text;
+    text.precision(17);
+    text << "element " << i << ": " << got << ", not " << want << " within " << tolerance << " epsilon";
+    return text.str();
   }
+  return {};
+}
+
+inline void expect_close(const Tensor& y, const Ref& expected, double tolerance) {
+  ASSERT_EQ(y.shape(), expected.shape);
+  ASSERT_EQ(far_element(y, expected, tolerance), "");
 }
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {
