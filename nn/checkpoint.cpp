@@ -25,6 +25,7 @@ using safetensors::shown;
 
 // No module's name begins with it, so that a file of training is also one of its module.
 constexpr char kOfTraining = '@';
+constexpr const char *kLoad = "nn::load", *kLoadTraining = "nn::load_training";
 
 // Runs a call of the user's; puts its name in front of what the reader or writer says of the file.
 template <class F>
@@ -120,16 +121,16 @@ Tensor read(const Reader& file, const std::string& name) {
   return x;
 }
 
-// All or none: `targets` are refused before the first is written.
-void overwrite(std::vector<NamedTensor>& targets, const std::vector<Tensor>& values, SourceLocation where) {
-  const std::string call = reel::detail::running_op();
+// All or none: `targets` are refused before the first is written. `call`, a literal, is kept as what wrote them.
+void overwrite(const char* call, std::vector<NamedTensor>& targets, const std::vector<Tensor>& values,
+               SourceLocation where) {
   std::vector<Tensor> ready;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    reel::detail::refuse_if_taped(targets[i].tensor, call.c_str(), where);
+    reel::detail::refuse_if_taped(targets[i].tensor, call, where);
     ready.push_back(reel::detail::transferred(values[i], targets[i].tensor.device()));
   }
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    targets[i].tensor.note_write(call.c_str(), where);
+    targets[i].tensor.note_write(call, where);
     backend(ready[i].device()).copy(ready[i].array(), targets[i].tensor.array());
   }
 }
@@ -141,7 +142,7 @@ void save(const Module& module, const std::string& path, SourceLocation where) {
 }
 
 LoadReport load(Module& module, const std::string& path, LoadOptions options, SourceLocation where) {
-  return named("nn::load", where, [&] {
+  return named(kLoad, where, [&] {
     const Reader file(path, where);
     const std::vector<NamedTensor> all = tensors_of(module, where);
     LoadReport report = compare(file, all, false);
@@ -154,7 +155,7 @@ LoadReport load(Module& module, const std::string& path, LoadOptions options, So
       targets.push_back(named);
       values.push_back(read(file, named.name));
     }
-    overwrite(targets, values, where);
+    overwrite(kLoad, targets, values, where);
     return report;
   });
 }
@@ -192,11 +193,13 @@ std::vector<NamedTensor> load_tensors(const std::string& path, SourceLocation wh
 namespace {
 
 // The parameters that the optimiser trains and the module does not have.
-std::vector<NamedTensor> others(const Training& training) {
-  const std::vector<Parameter> known = training.module.parameters();
+std::vector<NamedTensor> others(const Training& training, SourceLocation where) {
+  const std::vector<NamedParameter> known = training.module.named_parameters(where);
   std::vector<Parameter> others;
   for (const Parameter& parameter : training.optimizer.parameters())
-    if (std::find(known.begin(), known.end(), parameter) == known.end()) others.push_back(parameter);
+    if (std::none_of(known.begin(), known.end(),
+                     [&](const NamedParameter& named) { return named.parameter == parameter; }))
+      others.push_back(parameter);
   const std::vector<std::string> names = detail::names_of(others);
   std::vector<NamedTensor> all;
   for (std::size_t i = 0; i < others.size(); ++i) all.push_back({names[i], others[i].value()});
@@ -212,7 +215,7 @@ struct Parts {
         optimizer(prefixed("optimizer.", training.optimizer.state())),
         own(prefixed("own.", training.tensors)) {
     require_defined(training.tensors, "program's own tensor", where);
-    const std::vector<NamedTensor> more = others(training);
+    const std::vector<NamedTensor> more = others(training, where);
     module.insert(module.end(), more.begin(), more.end());
     if (training.ema != nullptr) ema = prefixed("ema.", training.ema->state());
     rest.push_back({"random", random_tensor()});
@@ -237,7 +240,7 @@ void save_training(const Training& training, const std::string& path, SourceLoca
 }
 
 void load_training(Training& training, const std::string& path, SourceLocation where) {
-  return named("nn::load_training", where, [&] {
+  return named(kLoadTraining, where, [&] {
     const Reader file(path, where);
     Parts parts(training, where);
     for (NamedTensor& named : parts.own) {
@@ -284,10 +287,9 @@ void load_training(Training& training, const std::string& path, SourceLocation w
     // From here on each call either does its part or throws before it has changed anything, and the last ones do not throw.
     if (training.batches != nullptr) believed([&] { training.batches->check_state(rest[1], where); });
     if (training.ema != nullptr) believed([&] { training.ema->check_state(ema, where); });
-    for (const NamedTensor& named : parts.module)
-      reel::detail::refuse_if_taped(named.tensor, "nn::load_training", where);
+    for (const NamedTensor& named : parts.module) reel::detail::refuse_if_taped(named.tensor, kLoadTraining, where);
     believed([&] { training.optimizer.load_state(optimizer, where); });
-    overwrite(parts.module, module, where);
+    overwrite(kLoadTraining, parts.module, module, where);
     if (training.ema != nullptr) training.ema->load_state(ema, where);
     if (training.batches != nullptr) training.batches->load_state(rest[1], where);
     const auto random = rest[0].to_vector<std::int64_t>();

@@ -82,7 +82,7 @@ class Draws {
       least = std::min(least, pair);
       sum += least;
     }
-    if (!(m.total > 0)) return std::nan("");
+    if (!(m.total > 1e-24 * m.mean * m.mean)) return std::nan("");  // less is rounding
     const double all = 2.0 * chains_ * half;
     return all / std::max(2 * sum - 1, 1 / std::log10(all));
   }

@@ -59,7 +59,7 @@ AtomicFile::AtomicFile(const std::string& path, SourceLocation where)
   if (exists && !S_ISREG(old.st_mode))
     throw FileError("'" + path + "': a regular file is required, got something else", where);
 
-  if (is_link(target_)) fail("follow the links of", ELOOP);
+  if (is_link(target_)) fail("follow its links", ELOOP);
 
   const std::string folder = folder_of(target_);
   std::string name;

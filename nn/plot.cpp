@@ -214,8 +214,8 @@ class Plot {
       out_ += "<g class=\"m" + std::to_string(colour) + "\" fill=\"" + kLight[colour] + "\">" + dots + "</g>\n";
   }
 
-  // Pieces without gaps, but those of a long series that are narrower than a pixel. Of neighbours in one column of pixels the first,
-  // the last, the lowest and the highest stay: the line drawn through them covers the same pixels.
+  // Pieces without gaps, but those of a long series that are narrower than a pixel. Of neighbours in one column of pixels the
+  // first, the last, the lowest and the highest stay: the line drawn through them covers the same pixels.
   std::vector<std::vector<Point>> visible_runs(const PlotSeries& series) const {
     std::vector<std::vector<Point>> runs;
     const bool dense = static_cast<double>(series.x.size()) > right_ - left_;

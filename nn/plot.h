@@ -24,9 +24,9 @@ struct PlotOptions {
   int height = 440;
 };
 
-/// A learning curve, or any lines, as an SVG picture: axes with round ticks, a legend above the lines, colours that differ
-/// also for colour-blind readers, a light and a dark look that follow the viewer's. Long series are thinned to what the
-/// picture can show, without losing a peak. Equal arguments give equal text.
+/// A learning curve, or any lines, as an SVG picture: axes with round ticks, a legend above the lines (of as many names as leave them
+/// room), colours that differ also for colour-blind readers, a light and a dark look that follow the viewer's. Long series are
+/// thinned to what the picture can show, without losing a peak. Equal arguments give equal text.
 /// Throws ShapeError if a series' x and y differ in length, Error if the picture is smaller than 160 x 120.
 REEL_API std::string plot(const std::vector<PlotSeries>& series, const PlotOptions& options = {},
                           SourceLocation where = SourceLocation::current());

@@ -24,7 +24,7 @@ void require(bool holds, const char* schedule, const char* what, std::initialize
              SourceLocation where) {
   if (holds) return;
   std::string text;
-  for (const double number : got) text += (text.empty() ? "" : ", ") + reel::detail::number_text(number);
+  for (const double number : got) text += (text.empty() ? "" : ", ") + reel::detail::formatted("%.15g", number);
   refuse(schedule, what, text, where);
 }
 

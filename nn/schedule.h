@@ -98,7 +98,7 @@ REEL_API Schedule warmup_linear(double rate, std::int64_t warmup, std::int64_t t
 REEL_API Schedule slanted_triangular(double max_rate, std::int64_t steps, double cut = 0.1, double ratio = 32,
                                      SourceLocation where = SourceLocation::current());
 
-/// From `min_rate` up to `max_rate` in `half_period` steps, down in as many, and again. half_period >= 1.
+/// From `min_rate` up to `max_rate` in `half_period` steps, down in as many, and again. half_period from 1 to 2^61.
 /// Smith 2017, "Cyclical Learning Rates for Training Neural Networks", policy "triangular".
 REEL_API Schedule cyclic_triangular(double min_rate, double max_rate, std::int64_t half_period,
                                     SourceLocation where = SourceLocation::current());

@@ -322,6 +322,56 @@ TEST_F(Checkpoint, KeepsWhatTheOptimiserTrainsBesideTheModule) {
   EXPECT_THAT(error_of([&] { load_training(other.training, path("pair")); }), StartsWith("nn::load_training: "));
 }
 
+// Nothing is moved: an optimiser and averages of single parameters, in an order of their own, go on behind a save.
+TEST_F(Checkpoint, OfSingleParametersLeavesThemWhereTheyAre) {
+  struct Loose {
+    Net net{8};
+    Parameter scale{ones({8}), "scale"};
+    std::vector<Parameter> some{net.first.weight(), scale, net.first.bias()};
+    Adam adam{some, {.lr = 0.1}};
+    Ema ema{some};
+    Training training{.module = net, .optimizer = adam, .ema = &ema};
+
+    void step(std::uint64_t seed) {
+      Generator generator(seed);
+      for (Parameter& parameter : some) parameter.set_gradient(randn(parameter.shape(), generator));
+      adam.step(ema);
+    }
+    std::vector<double> values() const {
+      std::vector<double> all;
+      for (const Parameter& parameter : some)
+        for (const Tensor& x : {parameter.value(), ema.average(parameter)})
+          for (const double value : x.to_vector<double>()) all.push_back(value);
+      return all;
+    }
+  } run, other;
+  run.step(1);
+  save_training(run.training, path("loose"));
+  load_training(other.training, path("loose"));
+  EXPECT_EQ(other.values(), run.values());
+  run.step(2);
+  other.step(2);
+  EXPECT_EQ(other.values(), run.values());
+}
+
+TEST_F(Checkpoint, ASweepBehindALoadTellsWhatWrote) {
+  Net net(8);
+  save(net, path("net"));
+  Adam adam(net.parameters());
+  Training training{.module = net, .optimizer = adam};
+  save_training(training, path("run"));
+  const auto told = [&](auto&& load) {
+    const Tensor x = ones({3}, {.dtype = f64});
+    Tape tape;
+    tape.watch(x);
+    const Tensor y = sum(x * net.mean.value());  // which the tape has only read
+    load();
+    return error_of([&] { tape.gradient(y, {x}); });
+  };
+  EXPECT_THAT(told([&] { load(net, path("net")); }), HasSubstr("by nn::load"));
+  EXPECT_THAT(told([&] { load_training(training, path("run")); }), HasSubstr("by nn::load_training"));
+}
+
 TEST_F(Checkpoint, KeepsATrainingsOwnNumbersOfAnyRank) {
   Job run(1);
   run.training.tensors = {{"best", full({}, 0.93)}, {"pair", tensor({1, 2}, {.dtype = i64})}, {"none", zeros({0, 2})}};

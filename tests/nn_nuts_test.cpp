@@ -116,11 +116,15 @@ TEST(Draws, EffectiveSizeOfAnAutoregressiveSeries) {
   // n (1 - phi) / (1 + phi)
   EXPECT_NEAR(autoregressive(0, 0).effective_size(0), 20000, 2000);
   for (const int count : {1, 2, 3, 4, 10}) {
-    nn::Draws few(2, count, 1), equal(2, count, 1);
+    nn::Draws few(2, count, 1), equal(2, count, 1), zero(2, count, 1);
     for (int chain = 0; chain < 2; ++chain)
-      for (int draw = 0; draw < count; ++draw) few.at(chain, draw, 0) = (7 * draw + 3 * chain) % 5;
+      for (int draw = 0; draw < count; ++draw) {
+        few.at(chain, draw, 0) = (7 * draw + 3 * chain) % 5;
+        equal.at(chain, draw, 0) = 0.1;
+      }
     EXPECT_FALSE(few.effective_size(0) <= 0) << count;
-    EXPECT_TRUE(std::isnan(equal.effective_size(0)) && std::isnan(equal.standard_error(0))) << count;
+    for (const nn::Draws* none : {&equal, &zero})
+      EXPECT_TRUE(std::isnan(none->effective_size(0)) && std::isnan(none->standard_error(0))) << count;
   }
   EXPECT_NEAR(autoregressive(0.5, 0).effective_size(0), 20000 / 3.0, 700);
   EXPECT_NEAR(autoregressive(0.9, 0).effective_size(0), 20000 / 19.0, 200);
