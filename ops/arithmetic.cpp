@@ -72,7 +72,7 @@ struct Div {
 
 // dy times 0 where less < more, so that the side loses, 1/2 where both are equal, else 1: where either is NaN both sides have the
 // gradient, so that it shows.
-__attribute__((noinline)) Tensor share(const Tensor& dy, const Side& less, const Side& more) {
+[[gnu::cold, gnu::noinline]] Tensor share(const Tensor& dy, const Side& less, const Side& more) {
   const Tensor loses = Arg(less) < Arg(more), even = Arg(less) == Arg(more);
   return dy * (1 - cast(loses, dy.dtype()) - 0.5 * cast(even, dy.dtype()));
 }

@@ -116,14 +116,35 @@ struct Given {
   }
 };
 
-// left right [..., p, q] [..., q, r], summed up to the shape of what was broadcast. Where a whole batch shares a matrix that is one
-// product, with the batch along its inner axis; `copies`: for which left and right are copied, so that a sum may be less.
-Tensor summed_product(const Tensor& left, const Tensor& right, const Shape& shape, std::int64_t batch, bool copies) {
-  const std::int64_t p = left.shape()[left.rank() - 2], q = left.shape().back(), r = right.shape().back();
-  const bool worth = !copies || p * r >= (p + r) * q || is_half(left.dtype());  // where each product would be rounded
-  if (batch < 2 || batch_of(shape).size() != 1 || !worth) return detail::sum_to(matmul(left, right), shape);
-  const Tensor side_by_side = reshape(transpose(reshape(left, {batch, p, q}), 0, 1), {p, batch * q});
-  return reshape(matmul(side_by_side, reshape(right, {batch * q, r})), shape);
+// The matrices of x, below each other.
+[[gnu::cold]] Tensor stacked(const Tensor& x) {
+  const std::int64_t cols = x.shape().back();
+  return reshape(x, {x.size() / cols, cols});
+}
+
+// The same, side by side; x has `count` of them.
+[[gnu::cold]] Tensor side_by_side(const Tensor& x, std::int64_t count) {
+  const std::int64_t rows = x.shape()[x.rank() - 2], cols = x.shape().back();
+  return reshape(transpose(reshape(x, {count, rows, cols}), 0, 1), {rows, count * cols});
+}
+
+// The gradient of a matrix that a whole batch shares is one product, with the batch along its inner axis: for b's no copies are
+// needed; for a's they are, unless a sum over the batch is less (but it would round each product of bf16 and f16).
+[[gnu::cold]] void gradients_of_product(Gradients& g, const Tensor& a, const Tensor& b) {
+  const Tensor& dc = g.dy();
+  const std::int64_t m = dc.shape()[dc.rank() - 2], n = dc.shape().back(), k = a.shape().back();
+  const std::int64_t batch = batch_of(dc.shape()).size();
+  const auto shared = [&](const Tensor& x) {
+    return batch > 1 && dc.size() > 0 && k > 0 && batch_of(x.shape()).size() == 1;
+  };
+  if (g.needs(0)) {
+    const bool one = shared(a) && (m * k >= (m + k) * n || is_half(a.dtype()));
+    g.add(0, one ? reshape(matmul(side_by_side(dc, batch), stacked(transpose(b))), a.shape())
+                 : detail::sum_to(matmul(dc, transpose(b)), a.shape()));
+  }
+  if (g.needs(1))
+    g.add(1, shared(b) ? reshape(matmul(transpose(stacked(a)), stacked(dc)), b.shape())
+                       : detail::sum_to(matmul(transpose(a), dc), b.shape()));
 }
 
 Tensor product(const Tensor& a, const Tensor& b, const Given& given, SourceLocation where) {
@@ -136,12 +157,7 @@ Tensor product(const Tensor& a, const Tensor& b, const Given& given, SourceLocat
     given.refuse("the axes before the last two must be equal or broadcast", where);
   Tensor c = multiplied(a, b, batch);
   if (taping())
-    record_op("matmul", where, {&a, &b}, c, {&a, &b}, [a, b](Gradients& g) {
-      const Tensor& dc = g.dy();
-      const std::int64_t batch = batch_of(dc.shape()).size();
-      if (g.needs(0)) g.add(0, summed_product(dc, transpose(b), a.shape(), batch, true));
-      if (g.needs(1)) g.add(1, summed_product(transpose(a), dc, b.shape(), batch, false));
-    });
+    record_op("matmul", where, {&a, &b}, c, {&a, &b}, [a, b](Gradients& g) { gradients_of_product(g, a, b); });
   return c;
 }
 

@@ -242,7 +242,10 @@ Outputs composed(const Pass& pass, const Inputs& in) {
     return out;
   }
   out.y = narrow(x, 1, 0, in[kH0].shape()[1]);
-  const Tensor none = sum(x);  // of which the results are made all the same
+  if (!taping()) return out;
+  Tensor none = sum(out.y);
+  for (const Tensor& input : in)  // of which the results are made all the same
+    if (input.defined()) none = none + sum(narrow(input, 0, 0, 0));
   out.h = out.h + none;
   if (pass.is_lstm()) out.c = out.c + none;
   return out;

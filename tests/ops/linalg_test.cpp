@@ -283,8 +283,6 @@ TEST(Einsum, ADiagonalLeaksNothingFromBesideIt) {
   EXPECT_EQ(einsum("ii", {a}).item(), 3);
 }
 
-// --- ragged products ---------------------------------------------------------------------------------------------------
-
 TEST(Matmul, GradientsHaveTheShapesOfOperandsWithoutElementsToo) {
   for (const std::int64_t m : {0, 2})
     for (const std::int64_t k : {0, 3})
@@ -315,6 +313,8 @@ TEST(Matmul, GradientsHaveTheShapesOfOperandsWithoutElementsToo) {
           }
         }
 }
+
+// --- ragged products ---------------------------------------------------------------------------------------------------
 
 TEST(RaggedMatmul, IsAProductPerSequence) {
   Generator generator(3);

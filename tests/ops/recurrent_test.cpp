@@ -326,10 +326,12 @@ TEST(Recurrent, NothingAtAllIsLegal) {
     const Tensors gradients = tape.gradient(out.y.values(), zeros({0, kHidden}), {x, w[0].weight_ih});
     EXPECT_EQ(gradients[0].shape(), x.shape());
     EXPECT_EQ(sum(gradients[1]).item(), 0);
-    Tape states;
-    states.watch(w[0].weight_ih);
-    const auto hidden = layer.ragged(Ragged::from_lengths(x, {0, 0}), w, {});
-    EXPECT_EQ(sum(states.gradient(sum(hidden.h), {w[0].weight_ih})[0]).item(), 0);
+    for (const Tensor& weight : {w[0].weight_ih, w[0].weight_hh, w[0].bias_ih, w[0].bias_hh}) {
+      Tape states;
+      states.watch(weight);
+      const auto hidden = layer.ragged(Ragged::from_lengths(x, {0, 0}), w, {});
+      EXPECT_EQ(sum(states.gradient(sum(hidden.h), {weight})[0]).item(), 0) << layer.name;
+    }
   }
 }
 
