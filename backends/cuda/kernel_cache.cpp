@@ -62,14 +62,17 @@ std::string included(const std::string& line) {
   return end == line.npos ? std::string() : line.substr(at + 1, end - at - 1);
 }
 
-/// Whether a line may include something that `included` does not read: a macro's header, one behind a comment, or on the next line,
-/// or one that is only asked for.
+/// Whether a line may include something that `included` does not read: a macro's header, one behind or before a comment, or on the
+/// next line, or one that is only asked for.
 bool includes_otherwise(const std::string& line) {
   if (line.find("__has_include") != line.npos) return true;
   const std::size_t hash = line.find('#');
-  if (hash == line.npos || !included(line).empty()) return false;
-  const bool goes_on = line.back() == '\\' || line.ends_with("\\\r");
-  return line.find("include", hash) != line.npos || (goes_on && line.find("define", hash) == line.npos);
+  if (hash == line.npos || line.find("//") < hash || !included(line).empty()) return false;
+  const std::size_t word = std::min(line.find_first_not_of(" \t", hash + 1), line.size());
+  const std::string directive = "include", rest = line.substr(word);
+  if (rest.starts_with(directive) || rest.starts_with("/*")) return true;
+  const std::size_t end = rest.find('\\');  // within the word
+  return end != rest.npos && directive.starts_with(rest.substr(0, end));
 }
 
 /// Appends names and contents of all headers that the text may include: of all places that have one of a name, for which one is
@@ -98,7 +101,8 @@ bool add_headers(const std::string& text, const fs::path& folder, const std::vec
 
 /// Whether an option may lead to headers that the key knows nothing of.
 bool leads_elsewhere(const std::string& option) {
-  for (const char* begin : {"-I", "--include-path", "-include", "--pre-include", "-pch", "--pch", "--use-pch"})
+  for (const char* begin : {"-I", "--include-path", "-include", "--pre-include", "-pch", "--pch", "-use-pch",
+                            "--use-pch", "-create-pch", "--create-pch"})
     if (option.starts_with(begin)) return true;
   return false;
 }

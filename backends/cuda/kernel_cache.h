@@ -15,7 +15,8 @@ namespace reel::cuda {
 std::shared_ptr<const CompiledKernel> compiled_kernel(const KernelSource& source, int architecture,
                                                       SourceLocation where);
 
-/// The file on the disk, which need not exist; empty if there is no folder for it.
+/// The file on the disk, which need not exist; empty if there is no folder for it, or it is not all known what the kernel
+/// includes.
 std::string cache_file(const KernelSource& source, int architecture, SourceLocation where);
 
 /// How many kernels NVRTC has compiled in this process.

@@ -78,6 +78,11 @@ void launch_at(int index, const UserKernel& kernel, const KernelLaunch& launch, 
                           " must have at most 2147483647 x 65535 x 65535 blocks, got " + std::to_string(blocks) +
                           " x " + std::to_string(y) + " x " + std::to_string(z),
                       where);
+  if (launch.shared_bytes > static_cast<std::size_t>(kMostBlocks))
+    throw DeviceError(kernel.op + ": kernel " + kernel.kernel +
+                          " must have at most 2147483647 bytes of shared memory, got " +
+                          std::to_string(launch.shared_bytes),
+                      where);
   launch_source(gpu(index).context(), source_of(kernel, launch, where), launch, where);
 }
 

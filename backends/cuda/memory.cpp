@@ -73,6 +73,7 @@ void* Memory::allocate(std::size_t bytes) {
   }
   stats_.live += static_cast<std::int64_t>(room);
   if (stats_.live > stats_.peak) stats_.peak = stats_.live;
+  if (stats_.live > most_) most_ = stats_.live;
   cuda_on_cpu::block_handed_out(block, bytes, room);
   return block;
 }
@@ -84,7 +85,7 @@ void Memory::deallocate(void* block, std::size_t bytes) noexcept {
   cuda_on_cpu::block_returned(block, bytes, room);
   const std::lock_guard lock(mutex_);
   stats_.live -= static_cast<std::int64_t>(room);
-  if (stats_.cached + static_cast<std::int64_t>(room) > stats_.peak + kSlack) {
+  if (stats_.cached + static_cast<std::int64_t>(room) > most_ + kSlack) {
     cudaFreeAsync(block, stream_);
     return;
   }

@@ -49,6 +49,7 @@ class Memory {
   mutable std::mutex mutex_;
   std::vector<std::vector<void*>> free_;
   MemoryStats stats_;
+  std::int64_t most_ = 0;  // live at any time
 };
 
 /// Device memory that a kernel works in, for a scope.
