@@ -113,6 +113,8 @@ REEL_INLINE constexpr bool is_tall(int64_t rows) {
 /// The chains of a tile whose rows of a begin at `tile_a`. `copying`: into tile.b_copy too.
 template <bool masked, bool copying, class T, class V, int rows, int vectors>
 REEL_INLINE void accumulate(const Tile<T>& tile, const T* tile_a, typename V::Mask mask, V (&acc)[rows][vectors]) {
+  // The tallest tile takes all registers.
+  constexpr bool in_place = kVectorBytes == 32 || (kVectorBytes == 64 && rows == kTileRows<2> && vectors == 2);
   ColumnOfA<T, rows> a(tile, tile_a);
   const T* b = tile.b;
   T* copy = tile.b_copy;
@@ -131,7 +133,7 @@ REEL_INLINE void accumulate(const Tile<T>& tile, const T* tile_a, typename V::Ma
     for (int i = 0; i < rows; ++i) {
       const V a_i = V::broadcast(a[i]);
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) add_product(acc[i][v], a_i, b_row[v]);
+      for (int v = 0; v < vectors; ++v) add_product<in_place>(acc[i][v], a_i, b_row[v]);
     }
     // The line of the column's last element: that of its first was the tile's before. (Where `ahead` is 0 it is there already: a
     // loop without this would be one more copy of each tile.)

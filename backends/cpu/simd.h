@@ -269,16 +269,19 @@ REEL_INLINE Vec<T, bytes> fma(Vec<T, bytes> a, Vec<T, bytes> b, Vec<T, bytes> c)
   return {Register<T, bytes>::fma(a.raw, b.raw, c.raw)};
 }
 
-/// sum = fma(a, b, sum), in the registers in which they are: of an unrolled loop g++ makes one that reads b again and again and moves
-/// sums about. (Not with AVX-512, whose tiles are tuned as g++ makes them.)
-template <class T, int bytes>
+/// sum = fma(a, b, sum). `in_place`: in the registers in which they are; of an unrolled loop g++ makes one that reads b again and
+/// again, moves sums about, or keeps them in memory. (With AVX-512 only where it does so: there are registers enough mostly, and
+/// then what it makes is a little faster.)
+template <bool in_place = kVectorBytes == 32, class T, int bytes>
 REEL_INLINE void add_product(Vec<T, bytes>& sum, Vec<T, bytes> a, Vec<T, bytes> b) {
-#if defined(__FMA__) && !defined(REEL_SIMD_AVX512)
-  if constexpr (sizeof(T) == sizeof(float)) asm("vfmadd231ps %2, %1, %0" : "+x"(sum.raw) : "x"(a.raw), "x"(b.raw));
-  else asm("vfmadd231pd %2, %1, %0" : "+x"(sum.raw) : "x"(a.raw), "x"(b.raw));
-#else
-  sum = fma(a, b, sum);
+#if defined(__FMA__)
+  if constexpr (in_place) {
+    if constexpr (sizeof(T) == sizeof(float)) asm("vfmadd231ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    else asm("vfmadd231pd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return;
+  }
 #endif
+  sum = fma(a, b, sum);
 }
 
 /// The larger one; NaN if either is NaN.
