@@ -67,7 +67,10 @@ REEL_INLINE void run_activation(int64_t count, const float* x, float* y, [[maybe
 #if defined(REEL_SIMD_AVX512)
   run_piecewise(kValue<Op>, x, x, y, count, past_caches, formula);
 #elif defined(__AVX2__)
-  long_formula_of_vectors(count, x, x, y, past_caches, [](Vec<float> x_i, Vec<float>) { return Gelu::value(x_i); });
+  using Pair = Vec<float>[2];
+  long_formula_of_vectors<2>(count, x, x, y, past_caches, [](const Pair& x_i, const Pair&, Pair& y_i) {
+    for (int v = 0; v < 2; ++v) y_i[v] = Gelu::value(x_i[v]);
+  });
 #else
   formula(x, x, y, count);
 #endif
@@ -78,8 +81,10 @@ REEL_INLINE void run_activation_backward(int64_t count, const float* x, const fl
 #if defined(REEL_SIMD_AVX512)
   run_piecewise(kSlope<Op>, x, dy, dx, count, past_caches, formula);
 #elif defined(__AVX2__)
-  long_formula_of_vectors(count, x, dy, dx, past_caches,
-                          [](Vec<float> x_i, Vec<float> dy_i) { return dy_i * Gelu::derivative(x_i); });
+  using Pair = Vec<float>[2];
+  long_formula_of_vectors<2>(count, x, dy, dx, past_caches, [](const Pair& x_i, const Pair& dy_i, Pair& dx_i) {
+    for (int v = 0; v < 2; ++v) dx_i[v] = dy_i[v] * Gelu::derivative(x_i[v]);
+  });
 #else
   formula(x, dy, dx, count);
 #endif

@@ -82,27 +82,32 @@ REEL_INLINE void long_formula(int64_t count, const T* a, const T* b, T* y, F f) 
   }
 }
 
-/// The same for f(Vec<T>, Vec<T>), two vectors at a time, so that one's steps can run while the other's wait. If `past_caches`,
-/// y, which is aligned then, goes there vector by vector: it has a formula's time to leave, and what comes next time to arrive.
-template <class T, class F>
+/// The same for f(a, b, y) of `together` vectors of each, so that one's steps can run while the others' wait. If `past_caches`, y,
+/// which is aligned then, goes there vector by vector: it has a formula's time to leave, and what comes next time to arrive.
+template <int together, class T, class F>
 REEL_INLINE void long_formula_of_vectors(int64_t count, const T* a, const T* b, T* y, bool past_caches, F f) {
   using V = Vec<T>;
-  constexpr int64_t step = 2 * V::width;
+  constexpr int64_t step = together * V::width;
   in_whole_steps<step>(count, a, b, y, [&](int64_t n, const T* from_a, const T* from_b, T* to) {
     const bool streams = past_caches && to == y;
     for (int64_t i = 0; i < n; i += step) {
-      const V first = f(V::load(from_a + i), V::load(from_b + i));
-      const V second = f(V::load(from_a + i + V::width), V::load(from_b + i + V::width));
+      V a_i[together], b_i[together], y_i[together];
+#pragma GCC unroll 4
+      for (int v = 0; v < together; ++v) {
+        a_i[v] = V::load(from_a + i + v * V::width);
+        b_i[v] = V::load(from_b + i + v * V::width);
+      }
+      f(a_i, b_i, y_i);
       if (streams) {
         for (int64_t k = 0; k < step; k += 64 / static_cast<int64_t>(sizeof(T))) {
           __builtin_prefetch(from_a + i + kAhead<T> + k);
           if (a != b) __builtin_prefetch(from_b + i + kAhead<T> + k);
         }
-        stream(to + i, first);
-        stream(to + i + V::width, second);
+#pragma GCC unroll 4
+        for (int v = 0; v < together; ++v) stream(to + i + v * V::width, y_i[v]);
       } else {
-        first.store(to + i);
-        second.store(to + i + V::width);
+#pragma GCC unroll 4
+        for (int v = 0; v < together; ++v) y_i[v].store(to + i + v * V::width);
       }
     }
   });

@@ -9,8 +9,8 @@
 namespace reel::cpu::REEL_CPU_ISA {
 
 /// Phi(x); error 2^-24.9 of the value.
-inline constexpr Piecewise<8, Sides::right, Makes::product> kGelu = {
-    -5.25f, scalar::infinity<float>(), -scalar::infinity<float>(), 9.25f, 1.0f, 6.25f, 20,
+inline constexpr Piecewise<8, Makes::product> kGelu = {
+    -5.25f, scalar::infinity<float>(), 9.25f, 1.0f, 6.25f, 20,
     {{-4.125183f, -3.875595f, -3.6252136f, -3.3750153f, -3.1248016f, -2.8748016f, -2.6249084f, -2.3742828f, -2.0003967f,
      -1.5001984f, -0.99993896f, -0.49999237f, 0.0f, 0.49999237f, 1.0001373f, 1.4999847f, 2.2499542f, 3.2499084f, 4.2503967f,
      5.29187f, 6.25f, 7.25f, 8.25f, 9.25f, -5.1877136f, -5.061432f, -4.9368896f, -4.812805f, -4.68808f, -4.5617676f, -4.436371f,
@@ -45,8 +45,8 @@ inline constexpr Piecewise<8, Sides::right, Makes::product> kGelu = {
      5.070727e-06f, 8.068476e-06f, 1.2904162e-05f, 1.7318043e-05f, 2.6739874e-05f, 3.7168036e-05f}}};
 
 /// Phi(x) + x phi(x); error 2^-26.4 of the value or of 0.1, if that is more.
-inline constexpr Piecewise<9, Sides::right, Makes::product> kGeluSlope = {
-    -5.25f, scalar::infinity<float>(), -scalar::infinity<float>(), 9.25f, 1.0f, 6.25f, 20,
+inline constexpr Piecewise<9, Makes::product> kGeluSlope = {
+    -5.25f, scalar::infinity<float>(), 9.25f, 1.0f, 6.25f, 20,
     {{-4.125885f, -3.8753052f, -3.6254272f, -3.3750763f, -3.1250153f, -2.8735962f, -2.6255493f, -2.374817f, -2.0004883f,
      -1.5009232f, -0.9998779f, -0.5000458f, 0.0f, 0.4999199f, 0.9998779f, 1.5002136f, 2.2499847f, 3.2500305f, 4.2500916f,
      5.244995f, 6.3099976f, 7.25f, 8.25f, 9.25f, -5.187561f, -5.0620728f, -4.9381714f, -4.812744f, -4.6863403f, -4.5622864f,
@@ -85,8 +85,8 @@ inline constexpr Piecewise<9, Sides::right, Makes::product> kGeluSlope = {
      -2.3617114e-05f, 0.0010755098f, -0.001114509f}}};
 
 /// sigmoid(v); error 2^-25.1 of the value.
-inline constexpr Piecewise<8, Sides::right, Makes::product> kGeluTanh = {
-    -5.25f, scalar::infinity<float>(), -scalar::infinity<float>(), 9.25f, 1.0f, 6.25f, 20,
+inline constexpr Piecewise<8, Makes::product> kGeluTanh = {
+    -5.25f, scalar::infinity<float>(), 9.25f, 1.0f, 6.25f, 20,
     {{-4.1247253f, -3.875f, -3.6250153f, -3.3752747f, -3.1251373f, -2.8750153f, -2.6257782f, -2.3751373f, -1.9999695f,
      -1.5001144f, -0.99967957f, -0.5000496f, 0.0f, 0.5000496f, 1.0000992f, 1.500061f, 2.2499847f, 3.2496033f, 4.2489014f,
      5.3099976f, 6.25f, 7.25f, 8.25f, 9.25f, -5.1880493f, -5.0626526f, -4.9372864f, -4.8120728f, -4.687561f, -4.562042f,
@@ -121,8 +121,8 @@ inline constexpr Piecewise<8, Sides::right, Makes::product> kGeluTanh = {
      7.2288567e-06f, 1.20029035e-05f, 1.8986228e-05f, 2.8615274e-05f, 4.2484506e-05f}}};
 
 /// The slope of x sigmoid(v); error 2^-26.4 of the value or of 0.1, if that is more.
-inline constexpr Piecewise<9, Sides::right, Makes::product> kGeluTanhSlope = {
-    -5.25f, scalar::infinity<float>(), -scalar::infinity<float>(), 9.25f, 1.0f, 6.25f, 20,
+inline constexpr Piecewise<9, Makes::product> kGeluTanhSlope = {
+    -5.25f, scalar::infinity<float>(), 9.25f, 1.0f, 6.25f, 20,
     {{-4.124359f, -3.8750763f, -3.6250916f, -3.3750916f, -3.1251068f, -2.8755646f, -2.625061f, -2.3749695f, -2.0003052f,
      -1.5000153f, -0.9994278f, -0.50003433f, 0.0f, 0.5000076f, 1.0001984f, 1.5003967f, 2.2496033f, 3.2505493f, 4.2479553f,
      5.276947f, 6.25f, 7.25f, 8.25f, 9.25f, -5.187378f, -5.0647583f, -4.9360046f, -4.8096924f, -4.687744f, -4.5623474f,
@@ -161,8 +161,8 @@ inline constexpr Piecewise<9, Sides::right, Makes::product> kGeluTanhSlope = {
      -1.9261075e-04f, 4.982366e-04f, 0.0012993115f}}};
 
 /// sigmoid(x); error 2^-24.6 of the value.
-inline constexpr Piecewise<8, Sides::right, Makes::product> kSigmoid = {
-    -10.0078125f, scalar::infinity<float>(), -scalar::infinity<float>(), 17.5f, 1.1428572f, 12582912.0f, 0,
+inline constexpr Piecewise<8, Makes::product> kSigmoid = {
+    -10.0078125f, scalar::infinity<float>(), 17.5f, 1.1428572f, 12582912.0f, 0,
     {{0.0f, 0.87498856f, 1.7498856f, 2.6253052f, 3.500412f, 4.3742065f, 5.250519f, 6.125244f, 7.0009766f, 7.874542f, 8.750793f,
      9.623352f, 10.499939f, 11.372864f, 12.253357f, 13.13855f, 13.997559f, 14.8463745f, 15.80249f, 16.625f, 17.5f, -9.626526f,
      -8.749878f, -7.8742676f, -6.999634f, -6.124634f, -5.2495117f, -4.37558f, -3.50029f, -2.6259155f, -1.7502975f, -0.8748703f},
@@ -197,8 +197,8 @@ inline constexpr Piecewise<8, Sides::right, Makes::product> kSigmoid = {
      5.1861716e-06f, -1.5478645e-05f, -1.01132595e-04f, -9.9016215e-05f, 4.6447027e-04f}}};
 
 /// sigmoid(-x); error 2^-24.6 of the value.
-inline constexpr Piecewise<9, Sides::left, Makes::product> kFallingSigmoid = {
-    -scalar::infinity<float>(), 10.0078125f, -17.5f, scalar::infinity<float>(), 1.1428572f, 12582912.0f, 0,
+inline constexpr Piecewise<9, Makes::product> kFallingSigmoid = {
+    -scalar::infinity<float>(), 10.0078125f, 17.5f, 1.1428572f, 12582912.0f, 0,
     {{0.0f, 0.8748703f, 1.7502975f, 2.6259155f, 3.50029f, 4.37558f, 5.2495117f, 6.124634f, 6.999634f, 7.8742676f, 8.749878f,
      9.626526f, -17.5f, -16.625f, -15.80249f, -14.8463745f, -13.997559f, -13.13855f, -12.253357f, -11.372864f, -10.499939f,
      -9.623352f, -8.750793f, -7.874542f, -7.0009766f, -6.125244f, -5.250519f, -4.3742065f, -3.500412f, -2.6253052f, -1.7498856f,
@@ -238,8 +238,8 @@ inline constexpr Piecewise<9, Sides::left, Makes::product> kFallingSigmoid = {
      -3.426985e-07f, -3.3827396e-07f, 4.659562e-07f, 8.386099e-06f, 2.1267635e-05f, -4.345029e-05f, -7.853355e-05f}}};
 
 /// The slope of x sigmoid(x); error 2^-24.7 of the value or of 0.1, if that is more.
-inline constexpr Piecewise<9, Sides::right, Makes::product> kSiluSlope = {
-    -10.4375f, scalar::infinity<float>(), -scalar::infinity<float>(), 21.0f, 1.0f, 12582912.0f, 0,
+inline constexpr Piecewise<9, Makes::product> kSiluSlope = {
+    -10.4375f, scalar::infinity<float>(), 21.0f, 1.0f, 12582912.0f, 0,
     {{0.0f, 1.0003891f, 1.999466f, 2.9997559f, 3.9989014f, 5.0f, 6.000519f, 7.000183f, 7.998535f, 9.001343f, 9.999756f,
      10.998413f, 12.001831f, 12.997742f, 13.996216f, 14.997986f, 16.011597f, 16.940063f, 18.059937f, 18.940063f, 20.059937f,
      21.0f, -10.001709f, -8.997192f, -8.000732f, -6.9991455f, -6.000183f, -5.000366f, -3.999237f, -3.0004425f, -1.9999542f,
@@ -279,8 +279,8 @@ inline constexpr Piecewise<9, Sides::right, Makes::product> kSiluSlope = {
      -1.1925896e-04f, 9.5828035e-04f}}};
 
 /// tanh(softplus(x)); error 2^-26.2 of the value.
-inline constexpr Piecewise<8, Sides::right, Makes::product> kMish = {
-    -9.6484375f, scalar::infinity<float>(), -scalar::infinity<float>(), 10.0f, 1.6f, 12582912.0f, 0,
+inline constexpr Piecewise<8, Makes::product> kMish = {
+    -9.6484375f, scalar::infinity<float>(), 10.0f, 1.6f, 12582912.0f, 0,
     {{1.9073486e-05f, 0.6250496f, 1.2495193f, 1.8750992f, 2.5f, 3.1246338f, 3.7497406f, 4.3765564f, 4.998993f, 5.625366f,
      6.248291f, 6.8717346f, 7.5117493f, 8.11731f, 8.712524f, 9.412476f, 10.0f, -9.373352f, -8.751526f, -8.12561f, -7.5012817f,
      -6.876251f, -6.2503357f, -5.624939f, -5.000122f, -4.374481f, -3.7499237f, -3.1253204f, -2.500534f, -1.8751755f,
@@ -315,8 +315,8 @@ inline constexpr Piecewise<8, Sides::right, Makes::product> kMish = {
      -1.9924946e-05f, -1.4087961e-04f, -4.10672e-04f, -2.2599778e-04f, 0.0018863002f}}};
 
 /// The slope of x tanh(softplus(x)); error 2^-25.1 of the value or of 0.1, if that is more.
-inline constexpr Piecewise<9, Sides::right, Makes::product> kMishSlope = {
-    -11.578125f, scalar::infinity<float>(), -scalar::infinity<float>(), 12.0f, 1.3333334f, 12582912.0f, 0,
+inline constexpr Piecewise<9, Makes::product> kMishSlope = {
+    -11.578125f, scalar::infinity<float>(), 12.0f, 1.3333334f, 12582912.0f, 0,
     {{9.536743e-06f, 0.7499809f, 1.5002747f, 2.250351f, 3.00029f, 3.7493896f, 4.5010376f, 5.2493286f, 6.000122f, 6.7509155f,
      7.4980164f, 8.24231f, 9.042603f, 9.773987f, 10.544983f, 11.294983f, 12.0f, -11.248474f, -10.500061f, -9.752869f,
      -9.000916f, -8.249268f, -7.500305f, -6.749542f, -5.9998474f, -5.246399f, -4.4989014f, -3.750122f, -3.0000916f, -2.2502441f,
@@ -356,8 +356,8 @@ inline constexpr Piecewise<9, Sides::right, Makes::product> kMishSlope = {
      -3.9924125e-04f, 0.0047477526f}}};
 
 /// log(1 + e^x); error 2^-25.4 of the value.
-inline constexpr Piecewise<9, Sides::right, Makes::bound> kSoftplus = {
-    -10.0078125f, scalar::infinity<float>(), -scalar::infinity<float>(), 17.5f, 1.1428572f, 12582912.0f, 0,
+inline constexpr Piecewise<9, Makes::larger> kSoftplus = {
+    -10.0078125f, scalar::infinity<float>(), 17.5f, 1.1428572f, 12582912.0f, 0,
     {{1.0108948e-04f, 0.875f, 1.7501221f, 2.6249847f, 3.4993439f, 4.374481f, 5.2450867f, 6.1244507f, 6.9997253f, 7.8750305f,
      8.7508545f, 9.628723f, 10.495972f, 11.377136f, 12.25116f, 13.163391f, 13.94751f, 14.92749f, 15.80249f, 16.67749f,
      17.55249f, -9.6241455f, -8.752502f, -7.874481f, -6.9995728f, -6.1247253f, -5.250641f, -4.3742676f, -3.4999084f, -2.625229f,
@@ -397,8 +397,8 @@ inline constexpr Piecewise<9, Sides::right, Makes::bound> kSoftplus = {
      -1.2795985e-05f, 7.21382e-05f}}};
 
 /// -log(1 + e^-x); error 2^-25.4 of the value.
-inline constexpr Piecewise<9, Sides::left, Makes::bound> kLogsigmoid = {
-    -scalar::infinity<float>(), 10.0078125f, -17.5f, scalar::infinity<float>(), 1.1428572f, 12582912.0f, 0,
+inline constexpr Piecewise<9, Makes::smaller> kLogsigmoid = {
+    -scalar::infinity<float>(), 10.0078125f, 17.5f, 1.1428572f, 12582912.0f, 0,
     {{1.0108948e-04f, 0.875f, 1.7503357f, 2.625229f, 3.4999084f, 4.3742676f, 5.250641f, 6.1247253f, 6.9995728f, 7.874481f,
      8.752502f, 9.6241455f, -17.55249f, -16.67749f, -15.80249f, -14.92749f, -13.94751f, -13.163391f, -12.25116f, -11.377136f,
      -10.495972f, -9.628723f, -8.7508545f, -7.8750305f, -6.9997253f, -6.1244507f, -5.2450867f, -4.374481f, -3.4993439f,
@@ -439,8 +439,8 @@ inline constexpr Piecewise<9, Sides::left, Makes::bound> kLogsigmoid = {
      4.197487e-05f, 4.025909e-05f, -7.6560966e-05f}}};
 
 /// dish(x) / x; error 2^-29.4 of the value.
-inline constexpr Piecewise<9, Sides::both, Makes::product> kDish = {
-    -6.1640625f, 5.7890625f, -scalar::infinity<float>(), scalar::infinity<float>(), 2.6666667f, 12582912.0f, 0,
+inline constexpr Piecewise<9, Makes::product> kDish = {
+    -6.1640625f, 5.7890625f, scalar::infinity<float>(), 2.6666667f, 12582912.0f, 0,
     {{0.0f, 0.37504387f, 0.75009155f, 1.124794f, 1.4997711f, 1.8751602f, 2.2499237f, 2.62529f, 3.000229f, 3.375122f, 3.7499084f,
      4.1252136f, 4.4995728f, 4.87381f, 5.249542f, 5.62558f, -6.0010986f, -5.625763f, -5.250183f, -4.8745117f, -4.5002136f,
      -4.125458f, -3.7500916f, -3.3747253f, -3.0005646f, -2.6255035f, -2.2503662f, -1.874588f, -1.5000992f, -1.124794f,
@@ -479,8 +479,8 @@ inline constexpr Piecewise<9, Sides::both, Makes::product> kDish = {
      1.144595e-04f, 4.0345153e-04f, -0.0012971824f, -0.006293933f, -0.0014590098f, 0.079427265f}}};
 
 /// The slope of dish; error 2^-26.2 of the value or of 0.1, if that is more.
-inline constexpr Piecewise<9, Sides::both, Makes::product> kDishSlope = {
-    -6.1640625f, 5.7890625f, -scalar::infinity<float>(), scalar::infinity<float>(), 2.6666667f, 12582912.0f, 0,
+inline constexpr Piecewise<9, Makes::product> kDishSlope = {
+    -6.1640625f, 5.7890625f, scalar::infinity<float>(), 2.6666667f, 12582912.0f, 0,
     {{0.0f, 0.37500572f, 0.75003815f, 1.1249847f, 1.4998474f, 1.8747635f, 2.2508698f, 2.6243744f, 2.9985657f, 3.3753967f,
      3.7500153f, 4.1246033f, 4.5000305f, 4.875366f, 5.246002f, 5.624817f, -6.000244f, -5.625122f, -5.248474f, -4.875244f,
      -4.5002136f, -4.1254883f, -3.7497559f, -3.3748627f, -3.0003967f, -2.6259003f, -2.2502441f, -1.8749313f, -1.5000763f,
