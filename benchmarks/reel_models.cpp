@@ -111,6 +111,31 @@ Work transformer() {
   });
 }
 
+Work adam_step(bool clips_and_averages) {
+  const std::vector<Parameter> p = parameters_of({{kAdamSize, kAdamSize}});
+  const Tensors before = start(p);
+  const Tensor x = tensor(1, {kAdamSize, kAdamSize});
+  nn::AdamOptions options{.lr = kRate};
+  if (clips_and_averages) options.max_norm = kMaxNorm;
+  auto optimizer = std::make_shared<nn::Adam>(p, options);
+  auto average = std::make_shared<nn::Ema>(p, nn::EmaOptions{.decay = kAverageDecay});
+  if (clips_and_averages) average->update();  // begins with w
+  return {[=](std::int64_t n) {
+            for (std::int64_t i = 0; i < n; ++i) {
+              Tape tape;
+              tape.backward(sum(p[0] * x));
+              if (clips_and_averages) optimizer->step(*average);
+              else optimizer->step();
+            }
+            synchronize(device());
+          },
+          [=] {
+            Tensors moved{p[0].value() - before[0]};
+            if (clips_and_averages) moved.push_back(average->average(p[0]) - before[0]);
+            return digest(moved);
+          }};
+}
+
 Work add_chain() {
   const Tensor b = tensor(2, {1});
   return with_backward({tensor(1, {1})}, [b](const Tensors& xs) {
@@ -128,6 +153,8 @@ std::vector<Row> model_rows() {
       {"add_chain_100", 0, add_chain},
   };
   for (const Mlp& m : kMlps) rows.push_back({m.name, 0, [m] { return mlp(m); }});
+  for (const bool both : {false, true})
+    rows.push_back({both ? "adam_1e6_clip_ema" : "adam_1e6", 0, [both] { return adam_step(both); }});
   rows.push_back({"cnn_28", 0, cnn});
   rows.push_back({"lstm_64", 0, lstm_step});
   rows.push_back({"transformer_64", 0, transformer});

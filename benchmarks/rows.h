@@ -28,6 +28,11 @@ inline const std::vector<Mlp> kMlps = {
 };
 constexpr double kRate = 0.01;  // of every training step
 
+/// A step of Adam on [kAdamSize, kAdamSize] parameters w whose loss is the sum of w times something: what an optimiser costs where
+/// there is little else. In the row with them, gradients are clipped to kMaxNorm before, and an average of w is kept behind.
+constexpr Int kAdamSize = 1000;
+constexpr double kMaxNorm = 100, kAverageDecay = 0.999;
+
 /// a [m, k] times b [k, n], `batch` of them one after the other in memory; "T": stored transposed.
 struct Product {
   std::string name;

@@ -86,8 +86,31 @@ def torch_rows():
 
         return calls, lambda: digest([(p.detach() - start).numpy() for p, start in zip(net.parameters(), before)])
 
+    def adam_step(clips_and_averages):
+        size = 1000
+        w = tensor(1000, (size, size), 1 / np.sqrt(size)).requires_grad_(True)
+        x, before = tensor(1, (size, size)), w.detach().clone()
+        average = before.clone()
+        optimizer = torch.optim.Adam([w], lr=0.01, fused=True)
+
+        def calls(n):
+            for _ in range(n):
+                optimizer.zero_grad()
+                (w * x).sum().backward()
+                if clips_and_averages:
+                    torch.nn.utils.clip_grad_norm_([w], 100, foreach=True)
+                optimizer.step()
+                if clips_and_averages:
+                    with torch.no_grad():
+                        average.lerp_(w, 1 - 0.999)
+
+        moved = [w, average] if clips_and_averages else [w]
+        return calls, lambda: digest([(value.detach() - before).numpy() for value in moved])
+
     return {
         "add_1": add_1,
+        "adam_1e6": lambda: adam_step(False),
+        "adam_1e6_clip_ema": lambda: adam_step(True),
         "mlp_16_32_2_sgd": lambda: mlp([16, 32, 2], 8),
         "mlp_64_64_10_sgd": lambda: mlp([64, 64, 10], 32),
     }

@@ -140,6 +140,26 @@ Work transformer() {
   });
 }
 
+Work adam_step(bool clips_and_averages) {
+  const Tensor w = tensor(1000, {kAdamSize, kAdamSize}, start_scale({kAdamSize, kAdamSize})).requires_grad_(true);
+  const Tensor before = w.detach().clone(), average = before.clone(), x = tensor(1, {kAdamSize, kAdamSize});
+  auto optimizer = std::make_shared<torch::optim::Adam>(Tensors{w}, torch::optim::AdamOptions(kRate));
+  return {repeated([=]() mutable {
+            optimizer->zero_grad();
+            (w * x).sum().backward();
+            if (clips_and_averages) torch::nn::utils::clip_grad_norm_(w, kMaxNorm);
+            optimizer->step();
+            const torch::NoGradGuard guard;
+            if (clips_and_averages) average.lerp_(w, 1 - kAverageDecay);
+          }),
+          [=] {
+            const torch::NoGradGuard guard;
+            Tensors moved{w - before};
+            if (clips_and_averages) moved.push_back(average - before);
+            return digest(moved);
+          }};
+}
+
 Work product(const Product& p) {
   const auto shape = [&p](Int rows, Int cols) { return std::vector<Int>{p.batch, rows, cols}; };
   const auto operand = [&](std::uint32_t stream, Int rows, Int cols, bool transposed) {
@@ -336,6 +356,8 @@ std::vector<Row> all_rows() {
        }},
   };
   for (const Mlp& m : kMlps) rows.push_back({m.name, 0, [m] { return mlp(m); }});
+  for (const bool both : {false, true})
+    rows.push_back({both ? "adam_1e6_clip_ema" : "adam_1e6", 0, [both] { return adam_step(both); }});
   rows.push_back({"cnn_28", 0, [] { return cnn(torch::MemoryFormat::Contiguous); }});
   rows.push_back({"cnn_28@channels_last", 0, [] { return cnn(torch::MemoryFormat::ChannelsLast); }});
   rows.push_back({"lstm_64", 0, lstm_step});
