@@ -422,12 +422,16 @@ class Documents(unittest.TestCase):
                 summary.figure(page, name)
 
     def test_the_documents_have_the_markers(self):
-        names = set()
-        for flags in (["avx2"], ["avx2", "avx512f"]):
-            with mock.patch.object(programs, "cpu_flags", return_value=flags):
-                names.add(bench.page())
-                self.assertEqual(bench.page(avx2=True), "performance-avx2")
-        self.assertEqual(names, {"performance", "performance-avx2"})
+        pages = {}
+        for intel in (False, True):
+            for flags in ("avx2", "avx2 avx512f"):
+                with mock.patch.object(programs, "cpu_flags", return_value=flags.split()), \
+                     mock.patch.object(programs, "cpu_is_intel", return_value=intel):
+                    pages[intel, flags] = bench.page()
+                    self.assertEqual(bench.page(avx2=True), "performance-avx2")
+        self.assertEqual(pages, {(False, "avx2"): "performance-avx2", (False, "avx2 avx512f"): "performance",
+                                 (True, "avx2"): "performance-avx2", (True, "avx2 avx512f"): "performance-intel"})
+        names = set(pages.values())
         for name in names:
             text = (ROOT / f"docs/{name}.md").read_text()
             self.assertLess(text.index(summary.BEGIN), text.index(summary.END))

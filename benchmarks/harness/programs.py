@@ -142,9 +142,17 @@ class Side:
             program.forget()
 
 
+def told_of_cpu(name):
+    found = re.search(rf"^{name}\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.M)
+    return found[1] if found else ""
+
+
 def cpu_flags():
-    found = re.search(r"^flags\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.M)
-    return found[1].split() if found else []
+    return told_of_cpu("flags").split()
+
+
+def cpu_is_intel():
+    return told_of_cpu("vendor_id") == "GenuineIntel"
 
 
 # Without AVX-512 on a CPU that has it. (What is compiled for its CPU, Eigen for one, is compiled for another: scripts/bench.)

@@ -16,7 +16,8 @@ by reflection and {conv_64_256/torch channels last} for a convolution of 64 chan
 channels last (below 1, that is less); and a training step of an MLP of 784-512-512-10, nearly all of it products, takes PyTorch no more than
 {mlp_784_512_512_10_sgd/torch} times as long.
 All rows, peers and the machine's limits are in [docs/performance.md](docs/performance.md) and, for AVX2,
-[docs/performance-avx2.md](docs/performance-avx2.md) (of {date}); `scripts/bench` measures the same on your machine."""
+[docs/performance-avx2.md](docs/performance-avx2.md) (of {date}), and those of a machine of Intel's in
+[docs/performance-intel.md](docs/performance-intel.md); `scripts/bench` measures the same on your machine."""
 
 
 def figure(page, name):
