@@ -21,16 +21,15 @@ OP_WEIGHT = 0.1  # what a row of the suite ops takes beside the others', for the
 
 
 def machine(avx2):
-    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     wide = [flag for flag in ("avx2", "avx512f") if flag in programs.cpu_flags()]
     if avx2 and "avx512f" in wide:
         wide[-1] = "avx512f that nothing here uses"
-    return f"{cpu[1] if cpu else platform.machine()} ({', '.join(wide)}), {os.cpu_count()} cores, {platform.system()} {platform.release()}"
+    return f"{programs.told_of_cpu('model name') or platform.machine()} ({', '.join(wide)}), {os.cpu_count()} cores, {platform.system()} {platform.release()}"
 
 
 def page(avx2=False):
     """The name of the document: what goes without AVX-512 has one of its own, as other kernels run there; and with it Intel's
-    CPUs, which do twice as many multiply-adds of 512 bits a cycle as those that the bars were set on, and have other caches."""
+    CPUs, whose units and caches are not those that the bars were set on."""
     if avx2 or "avx512f" not in programs.cpu_flags():
         return "performance-avx2"
     return "performance-intel" if programs.cpu_is_intel() else "performance"
@@ -130,7 +129,7 @@ def draw(folder, outcome):
              for side, name in (("Reel", "reel"), ("torch", "torch"), ("numba", "numba"), ("numpy", "numpy"))}
     pictures["sums"] = plots.lines("Sum of n floats", "n", "GB/s", {k: v for k, v in rates.items() if v}, counts)
     models = [(row, {"speed-up": other / outcome.seconds(row)}) for row in results
-              if re.match(r"add_|mlp_|cnn_|lstm_|transformer_", row) and (other := outcome.seconds(row, "torch"))]
+              if re.match(r"a(dd|dam)_|mlp_|cnn_|lstm_|transformer_", row) and (other := outcome.seconds(row, "torch"))]
     pictures["models"] = plots.bars("Small ops and training steps: PyTorch C++'s time / Reel's", "x", models)
     rungs, _ = report.ladder_rungs(outcome)
     pictures["ladder"] = plots.bars("Matrix product n x n on one core, GFLOP/s", "",

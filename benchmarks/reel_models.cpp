@@ -131,7 +131,11 @@ Work adam_step(bool clips_and_averages) {
           },
           [=] {
             Tensors moved{p[0].value() - before[0]};
-            if (clips_and_averages) moved.push_back(average->average(p[0]) - before[0]);
+            if (clips_and_averages) {  // what is clipped shows in the mean of gradients alone
+              moved.push_back((average->average(p[0]) - before[0]) / (1 - kAverageDecay));
+              for (const nn::NamedTensor& state : optimizer->state())
+                if (state.name.starts_with("m.")) moved.push_back(state.tensor);
+            }
             return digest(moved);
           }};
 }

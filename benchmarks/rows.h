@@ -29,7 +29,7 @@ inline const std::vector<Mlp> kMlps = {
 constexpr double kRate = 0.01;  // of every training step
 
 /// A step of Adam on [kAdamSize, kAdamSize] parameters w whose loss is the sum of w times something: what an optimiser costs where
-/// there is little else. In the row with them, gradients are clipped to kMaxNorm before, and an average of w is kept behind.
+/// there is little else; or gradients are clipped to kMaxNorm before, and an average of w is kept behind.
 constexpr Int kAdamSize = 1000;
 constexpr double kMaxNorm = 100, kAverageDecay = 0.999;
 

@@ -3,7 +3,8 @@
 #include "reel/backends/cpu/long_formula.h"
 #include "reel/core/scalar/unary.h"
 
-/// Activation functions and their derivatives in f32 by polynomials, with AVX-512: no exponential, no quotient, 20 instructions.
+/// Activation functions and their derivatives in f32 by polynomials, with AVX-512: no exponential, no quotient, 30 instructions for
+/// a vector.
 namespace reel::cpu::REEL_CPU_ISA {
 
 #if defined(REEL_SIMD_AVX512)
@@ -19,7 +20,8 @@ enum class Makes : std::uint8_t {
 /// one, else the exponent and eighths of one.
 template <int rows, Makes makes>
 struct Piecewise {
-  float low, high, limit;  // the x that it knows; where |x| is more than `limit` all is as there
+  float low, high;  // the x that it knows
+  float limit;      // of these all that are larger in size have what is there
   float scale, shift;
   int drop;
   /// The center of an interval, the value there, which is a float to 2^-30, and the powers of x - center.
@@ -83,8 +85,8 @@ class FarLanes {
   std::int32_t places_[kMost + V::width];
 };
 
-/// y[i] of P(x[i]) and factor[i], which may be x. y may be one of the two. formula(x, factor, y, count) is for x that the table does
-/// not know. With `past_caches` y goes there.
+/// y[i] of P(x[i]) and factor[i], which may be x. y may be one of the two. formula(x, factor, y, count) is for x that the table
+/// does not know. With `past_caches` y goes there.
 template <int rows, Makes makes>
 __attribute__((noinline)) static void run_piecewise(const Piecewise<rows, makes>& table, const float* x,
                                                     const float* factor, float* y, int64_t count, bool past_caches,

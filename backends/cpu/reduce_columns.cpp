@@ -229,8 +229,8 @@ class Columns {
     const bool one_axis = r_.reduced.rank == 1;
     const int64_t row_bytes = width * size_;
     const bool short_rows = one_axis && stride_ == 1 && step == width && row_bytes <= kShortRow;
-    // From memory the next group comes while this one is added up. (Rows of whole lines need not
-    // be read in order then; rows of less than a line are not worth the asking.)
+    // From memory the next group comes while this one is added up. (Rows of whole lines need not be read in order then; rows of
+    // less than a line are not worth the asking.)
     const bool asks = kVectorBytes >= 32 && short_rows && row_bytes >= 64 && row_bytes <= kAskedRow &&
                       is_past_caches(r_.outputs * r_.count * size_);
     const bool reads = short_rows && !(asks && row_bytes % 64 == 0);

@@ -104,8 +104,13 @@ def torch_rows():
                     with torch.no_grad():
                         average.lerp_(w, 1 - 0.999)
 
-        moved = [w, average] if clips_and_averages else [w]
-        return calls, lambda: digest([(value.detach() - before).numpy() for value in moved])
+        def moved():
+            yield w.detach() - before
+            if clips_and_averages:  # what is clipped shows in the mean of gradients alone
+                yield (average - before) / (1 - 0.999)
+                yield optimizer.state[w]["exp_avg"]
+
+        return calls, lambda: digest([values.numpy() for values in moved()])
 
     return {
         "add_1": add_1,

@@ -1,6 +1,6 @@
 // The rows of rows.h in libtorch C++, each the way that is fastest there: fused functions, inference mode where nothing is
-// differentiated, fused optimisers; convolutions with the channels second (oneDNN's own layout is what torch converts to by itself)
-// and with the channels last.
+// differentiated, its optimisers, of which none is fused; convolutions with the channels second (oneDNN's own layout is what
+// torch converts to by itself) and with the channels last.
 
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
@@ -155,7 +155,11 @@ Work adam_step(bool clips_and_averages) {
           [=] {
             const torch::NoGradGuard guard;
             Tensors moved{w - before};
-            if (clips_and_averages) moved.push_back(average - before);
+            if (clips_and_averages) {  // what is clipped shows in the mean of gradients alone
+              const auto& state = optimizer->state().at(w.unsafeGetTensorImpl());
+              moved.push_back((average - before) / (1 - kAverageDecay));
+              moved.push_back(static_cast<const torch::optim::AdamParamState&>(*state).exp_avg());
+            }
             return digest(moved);
           }};
 }
