@@ -23,14 +23,14 @@ REEL_INLINE bool taps_follow(const Correlation<T>& c) {
 
 /// The weight in the order in which the tiles read it: [group][tile of rows][in, taps][row of the tile].
 template <class T>
-void pack_weight(const Correlation<T>& c, int64_t row_tiles, T* packed) {
+void pack_weight(const Correlation<T>& c, const RowTiles<T>& tiles, T* packed) {
   const int64_t taps = c.axis[0].kernel * c.axis[1].kernel * c.axis[2].kernel;
   const bool follow = taps_follow(c), backwards = c.weight_tap[2] < 0;
   const int64_t joined = follow && !backwards && c.weight_in == taps ? c.in : 1;  // channels whose taps are one run
-  for (int64_t unit = 0; unit < c.groups * row_tiles; ++unit) {
-    const int64_t begin = tile_begin(c.out, row_tiles, unit % row_tiles);
-    const int64_t rows = tile_begin(c.out, row_tiles, unit % row_tiles + 1) - begin;
-    const T* weight = c.weight + unit / row_tiles * c.weight_group + begin * c.weight_out;
+  for (int64_t unit = 0; unit < c.groups * tiles.count(); ++unit) {
+    const int64_t group = unit / tiles.count(), begin = tiles.begin(unit % tiles.count());
+    const int64_t rows = tiles.begin(unit % tiles.count() + 1) - begin;
+    const T* weight = c.weight + group * c.weight_group + begin * c.weight_out;
     for (int64_t i = 0; i < c.in; i += joined, weight += joined * c.weight_in, packed += joined * taps * rows) {
       if (follow) {
         const int64_t last = backwards ? taps - 1 : 0;
@@ -147,14 +147,13 @@ BlockLayout layout_of(const Correlation<T>& c, int64_t cost, int64_t& together) 
 template <class T>
 void correlate_block(const Correlation<T>& c, const BlockLayout& layout, const BlockOrigin& origin,
                      const RunPlan<T>& plan, int64_t group, Channels in, const T* packed, const T* next,
-                     const T* weight, int64_t row_tiles, const int64_t* offset, int64_t taps, T* y, T* buffer) {
+                     const T* weight, const RowTiles<T>& tiles, const int64_t* offset, int64_t taps, T* y, T* buffer) {
   const int64_t planes = origin.count(layout, c.axis[0], 0);
   const int64_t rows = origin.count(layout, c.axis[1], 1), columns = origin.count(layout, c.axis[2], 2);
   const int64_t parts = tap_parts(c, rows, rows * columns, layout.pitch);
   y += origin.first[0] * c.y_step[0] + origin.first[1] * c.y_step[1] + origin.first[2] * c.y_step[2];
-  for (int64_t tile = 0; tile < row_tiles; ++tile) {
-    const int64_t begin = tile_begin(c.out, row_tiles, tile);
-    const int64_t channels = tile_begin(c.out, row_tiles, tile + 1) - begin;
+  for (int64_t tile = 0; tile < tiles.count(); ++tile) {
+    const int64_t begin = tiles.begin(tile), channels = tiles.begin(tile + 1) - begin;
     TileArguments<T> a;
     a.bias = c.bias != nullptr ? c.bias + group * c.out + begin : nullptr;
     const auto in_parts = [&](int64_t n, int64_t runs, int64_t x_step, int64_t y_step) {
@@ -219,18 +218,18 @@ void correlate(const Correlation<T>& c) {
   const int64_t cost = taps * c.out + 8 * c.in + c.out;
   int64_t together;  // input channels that are packed at once
   const BlockLayout layout = layout_of(c, cost, together);
-  const int64_t row_tiles = row_tile_count(c.out);
 
   const Scratch weight_scratch(static_cast<std::size_t>(c.groups * c.out * taps) * sizeof(T));
+  const RunPlan<T> plan(layout, c.y_step[2] != 1);
+  const int64_t run = plan.padded_length(layout.axes[1].count, layout.axes[2].count);
+  const RowTiles<T> row_tiles(c.out, run / Vec<T>::width);
   pack_weight(c, row_tiles, weight_scratch.as<T>());
   const Scratch offset_scratch(static_cast<std::size_t>(taps) * sizeof(int64_t));
   int64_t* const offset = offset_scratch.as<int64_t>();
   tap_offsets(c.axis, layout, c.in, offset);
   for (int64_t t = 0; t < taps; ++t) offset[t] *= static_cast<int64_t>(sizeof(T));
 
-  const RunPlan<T> plan(layout, c.y_step[2] != 1);
   const int64_t packed_elements = ceil_div(packed_size<T>(layout, together), 16) * 16;
-  const int64_t run = plan.padded_length(layout.axes[1].count, layout.axes[2].count);
   const int64_t buffer_elements = plan.joined ? kTileRows * run + Vec<T>::width : 0;  // spread_run reads whole vectors
   const int64_t block_cost = layout.axes[0].count * layout.axes[1].count * layout.axes[2].count * cost;
   const int64_t blocks = layout.count();

@@ -9,10 +9,10 @@
 namespace reel::cpu::REEL_CPU_ISA {
 
 /// The tile's sums need rows * vectors registers, its inputs `vectors`, and a weight one (a product one more on v2). There are
-/// tiles of 1 to 4 rows and, for short runs, where there are registers for it, of 8; more would be much code for little.
+/// tiles of 1 to 4 rows and, where there are registers for it, of 8 and, of f32, of 6; more would be much code for little.
 #if defined(REEL_SIMD_AVX512)
 inline constexpr int kTileRows = 8;
-inline constexpr int kTileVectors[kTileRows] = {8, 8, 6, 6, 0, 0, 0, 3};
+inline constexpr int kTileVectors[kTileRows] = {8, 8, 6, 6, 0, 4, 0, 3};
 #elif defined(__AVX2__)
 inline constexpr int kTileRows = 4;
 inline constexpr int kTileVectors[kTileRows] = {8, 4, 3, 3};
@@ -20,22 +20,43 @@ inline constexpr int kTileVectors[kTileRows] = {8, 4, 3, 3};
 inline constexpr int kTileRows = 4;
 inline constexpr int kTileVectors[kTileRows] = {6, 4, 3, 2};
 #endif
+template <class T>
+inline constexpr bool kHasSixRows = kTileRows > 6 && sizeof(T) == sizeof(float);
 
 /// Taps that the tiles which do most of the work take at a time: fewer instructions, which matter most where another thread shares the
-/// core (on Zen 3 0.85 of the time then, 1.0 else).
-#if defined(__AVX2__) && !defined(REEL_SIMD_AVX512)
+/// core (on Zen 3 0.85 of the time then, 1.0 else; on a Xeon 0.95).
+#if defined(REEL_SIMD_AVX512)
+inline constexpr int kTapsAtOnce = 4;
+#elif defined(__AVX2__)
 inline constexpr int kTapsAtOnce = 8;
 #else
 inline constexpr int kTapsAtOnce = 1;
 #endif
 
-/// Into how many even tiles the rows are cut.
-REEL_INLINE int64_t row_tile_count(int64_t rows) {
-  return rows % kTileRows == 0 ? rows / kTileRows : ceil_div(rows, min(kTileRows, 4));
-}
-
 /// Tile t of `count` even tiles over `total` things begins here.
 REEL_INLINE int64_t tile_begin(int64_t total, int64_t count, int64_t t) { return total * t / count; }
+
+/// The tiles that rows are cut into: all of kTileRows, or even ones of at most 4; or where runs are cut into 4 vectors, or 3, as many
+/// of 6 as leave none that is low, which take fewer instructions and loads than 8 rows of 2 or 3 vectors.
+template <class T>
+struct RowTiles {
+  int64_t height, high, rest, rest_tiles;
+
+  REEL_INLINE RowTiles(int64_t rows, int64_t vectors) {
+    constexpr int64_t low = min(kTileRows, 4);
+    height = kHasSixRows<T> && rows > 8 && (vectors == 4 || vectors > 6) ? 6 : kTileRows;
+    high = rows / height;
+    rest = rows % height;
+    if (height == 6 && (rest == 1 || rest == 2 || rest == 5)) --high;  // leaves no low tile
+    if (height == kTileRows && rest > 0) high = 0;
+    rest = rows - high * height;
+    rest_tiles = ceil_div(rest, low);
+  }
+  REEL_INLINE int64_t count() const { return high + rest_tiles; }
+  REEL_INLINE int64_t begin(int64_t t) const {
+    return t <= high ? t * height : high * height + tile_begin(rest, rest_tiles, t - high);
+  }
+};
 
 template <class T>
 struct TileArguments {
@@ -86,7 +107,8 @@ void tile(const TileArguments<T>& a) {
     weight += rows;
   };
   int64_t t = 0;
-  if constexpr (rows == kTileRows && vectors > 1 && kTapsAtOnce > 1)
+  constexpr bool often = kVectorBytes == 64 ? rows == 6 && vectors == 4 : rows == kTileRows && vectors > 1;
+  if constexpr (often && kTapsAtOnce > 1)
     for (; t + kTapsAtOnce <= a.taps; t += kTapsAtOnce) {
 #pragma GCC unroll 8
       for (int i = 0; i < kTapsAtOnce; ++i) add_tap(t + i);
@@ -116,7 +138,8 @@ void tile(const TileArguments<T>& a) {
 template <class T, int rows = kTileRows, int vectors = kTileVectors[rows - 1]>
 REEL_INLINE void call_tile(int64_t row_count, int64_t vector_count, const TileArguments<T>& a) {
   if (row_count < rows) {
-    if constexpr (rows > 1) call_tile<T, (rows > 4 ? 4 : rows - 1)>(row_count, vector_count, a);
+    constexpr int fewer = rows == 8 && kHasSixRows<T> ? 6 : rows > 4 ? 4 : rows - 1;
+    if constexpr (rows > 1) call_tile<T, fewer>(row_count, vector_count, a);
   } else if (vector_count < vectors) {
     if constexpr (vectors > 1) call_tile<T, rows, vectors - 1>(row_count, vector_count, a);
   } else {
