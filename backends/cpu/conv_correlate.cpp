@@ -249,6 +249,7 @@ void correlate(const Correlation<T>& c) {
     T* packed = scratch.as<T>();
     const bool zeroed = padding_stays(layout, c.mode) && (end - begin > 1 || together < c.in);
     if (zeroed) fill_zero(packed, 0, packed_elements);
+    else zero_gaps(layout, plan.joined, together, packed);
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t image = unit / blocks / c.groups, group = unit / blocks % c.groups;
       const BlockOrigin origin(layout, unit % blocks);

@@ -158,6 +158,23 @@ REEL_INLINE int64_t packed_size(const BlockLayout& layout, int64_t channels) {
   return layout.size(channels) + 2 * Vec<T>::width;
 }
 
+/// Zeros behind all runs of a block that is not zeroed, for vectors that reach beyond a run and for joined runs, which take in what
+/// lies between: nobody reads what becomes of those lanes, but for numbers as small as 1e-40, which is how integers look that were
+/// in that memory before, Intel's processors need some hundred cycles. To be called before the first block is packed, which may
+/// overwrite them with its own zeros and numbers, as may those after it.
+template <class T>
+__attribute__((noinline)) void zero_gaps(const BlockLayout& layout, bool joined, int64_t channels, T* packed) {
+  const AxisLayout(&axes)[3] = layout.axes;
+  if (!joined && axes[2].count % Vec<T>::width == 0) return;  // none reaches beyond
+  const int64_t runs = axes[2].runs * axes[0].positions() * axes[1].positions();
+  const int64_t room = min(layout.pitch, layout.channel);  // of a run: channels may be side by side
+  const int64_t gap = max<int64_t>(Vec<T>::width, room - axes[2].length);
+  for (int64_t c = 0; c < channels; ++c) {
+    T* behind = packed + c * layout.channel + layout.lead + axes[2].length;
+    for (int64_t run = 0; run < runs; ++run, behind += layout.pitch) fill_zero(behind, 0, gap);
+  }
+}
+
 /// x: `channels` planes of one image, `plane` elements apart; y: the same for the relu mask, or null. `zeroed`: the zeros
 /// of the padding are there already.
 template <class T>

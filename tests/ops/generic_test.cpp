@@ -2,6 +2,7 @@
 
 #include "reel/core/error.h"
 #include "reel/core/parallel.h"
+#include "reel/tests/free_memory.h"
 #include "reel/tests/ops/generic_suites.h"
 
 namespace reel::test {
@@ -78,6 +79,20 @@ TEST_P(Op, TheSameBitsForAnyNumberOfThreads) {
       set_num_threads(threads);
       const Tensors results = result_and_gradients(in);
       for (std::size_t i = 0; i < results.size(); ++i) EXPECT_TRUE(same_bits(results[i], expected[i]));
+    }
+  }
+  set_num_threads(before);
+}
+
+TEST_P(Op, ComputesNothingFromMemoryThatNobodyHasWritten) {
+  const int before = num_threads();
+  set_num_threads(1);
+  for (const Size size : {Size::odd, Size::large}) {
+    if (skips(size)) continue;
+    for (const DType dtype : {f32, f64}) {
+      SCOPED_TRACE(std::string(name_of(size)) + " " + reel::name_of(dtype));
+      const Tensors in = inputs(dtype, size);
+      EXPECT_FALSE(computes_from_free_memory([&] { result_and_gradients(in); }));
     }
   }
   set_num_threads(before);
