@@ -9,6 +9,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+SCRIPTS = HERE.parent.parent / "scripts"
 
 
 def run(check, *arguments):
@@ -168,8 +169,7 @@ Tensor a(const Tensor& x) {
 """)
     program = "import sys; from mutation import sites; found, complaints = sites.backward_functions(sys.argv[1], ());" \
         "print(*[f'{s.path}:{s.line} {s.change}' for f in found for s in f.sites], *complaints, sep='\\n')"
-    scripts = HERE.parent.parent / "scripts"
-    result = subprocess.run([sys.executable, "-B", "-c", program, root], text=True, capture_output=True, cwd=scripts)
+    result = subprocess.run([sys.executable, "-B", "-c", program, root], text=True, capture_output=True, cwd=SCRIPTS)
     expected = """backends/cpu/a.cpp:3 += -> -= in ++i) y[i + 1] += x[n - i] - T(2)
 backends/cpu/a.cpp:3 - -> + in ) y[i + 1] += x[n - i] - T(2)
 core/scalar/unary.h:3 drop - of -1
@@ -183,10 +183,44 @@ ops/a.cpp:7 negate half(g.dy()) + neg(sum(y, -1))
     yield "", (0 if same else 1, "" if same else result.stdout + result.stderr)
 
 
+def compare_results(root):
+    one, inf, nan = (1.0).hex(), "inf", "nan"
+    near, far = (1 + 2.0 ** -23).hex(), (1 + 2.0 ** -19).hex()
+    write(root, "first", f"a f32 2 {one} {inf} {nan}\nb i64 2 {one}\n")
+    for words, text in [
+        ("", f"b i64 2 {one}\na f32 2 {near} {inf} {nan}\n"),
+        ("a: 1 of 3 numbers differ", f"a f32 2 {far} {inf} {nan}\nb i64 2 {one}\n"),
+        ("a: 2 of 3 numbers differ", f"a f32 2 {inf} {one} {nan}\nb i64 2 {one}\n"),
+        ("a: 2 of 3 numbers differ", f"a f32 2 {one} -{inf} {one}\nb i64 2 {one}\n"),
+        ("a: 0 of 3 numbers differ", f"a f32 2 {one} {inf}\nb i64 2 {one}\n"),
+        ("b: 1 of 1 numbers differ", f"a f32 2 {one} {inf} {nan}\nb i64 2 {near}\n"),
+        ("b is in one file only", f"a f32 2 {one} {inf} {nan}\n"),
+        ("a is in one file only", ""),
+    ]:
+        write(root, "second", text)
+        result = subprocess.run([sys.executable, SCRIPTS / "compare-results", root / "first", root / "second"], text=True,
+                                capture_output=True)
+        yield words, (result.returncode, result.stdout + result.stderr)
+    write(root, "first", "")
+    result = subprocess.run([sys.executable, SCRIPTS / "compare-results", root / "first", root / "second"], text=True,
+                            capture_output=True)
+    yield "0 results", (result.returncode, result.stdout + result.stderr)
+
+
+def gpu_check(root):
+    """Where no GPU is, or no driver for it, it says so before it does anything."""
+    write(root, "nvidia-smi", "#!/bin/sh\nexit 9\n")
+    (root / "nvidia-smi").chmod(0o755)
+    environment = os.environ | {"PATH": f"{root}:{os.environ['PATH']}"}
+    result = subprocess.run([SCRIPTS / "gpu-check", root / "report"], text=True, capture_output=True, env=environment)
+    yield "this machine has no NVIDIA GPU", (result.returncode, result.stdout + result.stderr)
+    yield "", (1 if (root / "report").exists() else 0, "a report was begun")
+
+
 def main():
     compiler = sys.argv[1]
     failures = count = 0
-    for check in (layering, sources, cuda_resources, quotes, formatting, mutations,
+    for check in (layering, sources, cuda_resources, quotes, formatting, mutations, compare_results, gpu_check,
                   lambda root: isa_symbols(root, compiler), lambda root: headers(root, compiler)):
         with tempfile.TemporaryDirectory() as folder:
             for words, (status, output) in check(pathlib.Path(folder)):
