@@ -128,17 +128,24 @@ void add_optimizers(std::vector<Row>& rows) {
   }));
 }
 
-/// Images of a batch, with all gradients.
-void add_batched_convs(std::vector<Row>& rows) {
-  for (const Int channels : {1, 4, 8, 16})
-    for (const bool backward : {false, true})
-      rows.push_back({"conv_batch_" + std::to_string(channels) + "_64" + (backward ? "_backward" : ""), 0, [=] {
-                        const Tensors xs = conv_operands(kManyConvImages, channels, channels, 64);
-                        const auto f = [](const Tensors& in) {
-                          return conv2d_relu(in[0], in[1], in[2], {.padding = 1});
-                        };
-                        return backward ? with_backward(xs, f) : forward([=] { return f(xs); });
-                      }});
+void add_conv(std::vector<Row>& rows, const std::string& name, Int images, Int channels, Int size, Int dilation) {
+  for (const bool backward : {false, true})
+    rows.push_back({"conv_" + name + (backward ? "_backward" : ""), 0, [=] {
+                      const Tensors xs = conv_operands(images, channels, channels, size);
+                      const auto f = [=](const Tensors& in) {
+                        return conv2d_relu(in[0], in[1], in[2], {.padding = dilation, .dilation = dilation});
+                      };
+                      return backward ? with_backward(xs, f) : forward([=] { return f(xs); });
+                    }});
+}
+
+/// What the CPU's rows leave out of the published grid: small images with holes between the taps, and batches.
+void add_convs(std::vector<Row>& rows) {
+  for (const Int size : {8, 16, 32, 64, 128, 256})
+    for (Int dilation = 2; dilation <= 10; ++dilation)
+      add_conv(rows, "1_" + std::to_string(size) + "_dilation" + std::to_string(dilation), 1, 1, size, dilation);
+  for (const Int channels : {1, 2, 4, 8, 16, 32, 64})
+    add_conv(rows, "batch_" + std::to_string(channels) + "_64", kManyConvImages, channels, 64, 1);
 }
 
 }  // namespace
@@ -149,7 +156,7 @@ std::vector<Row> gpu_rows() {
   add_elementwise(rows);
   add_rowwise(rows);
   add_optimizers(rows);
-  add_batched_convs(rows);
+  add_convs(rows);
   for (const Int n : {1024, 4096})
     rows.push_back({"matmul_" + std::to_string(n), 0, [n] {
                       return forward([a = tensor(1, {n, n}), b = tensor(2, {n, n})] { return matmul(a, b); });

@@ -158,11 +158,12 @@ def rows(inputs, digest):
     for channels in (1, 2, 4, 8, 16, 32, 64):
         for size in (8, 16, 32, 64, 128, 256, 512):
             conv(f"conv_{channels}_{size}", 1, channels, channels, size)
-    for dilation in range(2, 11):
-        conv(f"conv_1_512_dilation{dilation}", 1, 1, 1, 512, dilation)
+    for size in (8, 16, 32, 64, 128, 256, 512):
+        for dilation in range(2, 11):
+            conv(f"conv_1_{size}_dilation{dilation}", 1, 1, 1, size, dilation)
     for c_in in (4, 9, 16, 25, 36, 49, 64):
         conv(f"conv_{c_in}to1_256", 1, c_in, 1, 256)
-    for channels in (1, 4, 8, 16):
+    for channels in (1, 2, 4, 8, 16, 32, 64):
         conv(f"conv_batch_{channels}_64", 32, channels, channels, 64)
 
     images, c = (32, 32, 32, 64), 32
