@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reel/backends/cpu/vector_loops.h"
+#include "reel/core/scalar/decayed.h"
 
 /// How optimisers walk the ranges of a flat buffer.
 namespace reel::cpu::REEL_CPU_ISA {
@@ -52,6 +53,10 @@ REEL_INLINE Vec<T> factor(double value) {
 template <class T>
 REEL_INLINE Vec<T> sqrt(Vec<T> x) {
   return each_lane(x, [](T lane) { return scalar::sqrt(lane); });
+}
+template <class T>
+REEL_INLINE Vec<T> decayed(Vec<T> x) {
+  return each_lane(x, [](T lane) { return scalar::decayed(lane); });
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

@@ -20,7 +20,7 @@ void sgd_step(const SgdRange& range, T* w, const T* g, T* m, int64_t begin, int6
     V step = scale * lanes.load(g + i);
     if (decays) step = step + decay * weight;
     if (remembers) {
-      const V velocity = first ? step : momentum * lanes.load(m + i) + damped * step;
+      const V velocity = first ? step : decayed(momentum * lanes.load(m + i) + damped * step);
       lanes.store(m + i, velocity);
       step = nesterov ? step + momentum * velocity : velocity;
     }
@@ -45,8 +45,8 @@ void adam_step(const AdamRange& range, T* w, const T* g, T* m, T* v, int64_t beg
     V weight = lanes.load(w + i), grad = scale * lanes.load(g + i);
     if (adds_decay) grad = grad + decay * weight;
     if (shrinks) weight = shrink * weight;
-    const V mean = beta1 * lanes.load(m + i) + rest1 * grad;
-    const V square = beta2 * lanes.load(v + i) + rest2 * (grad * grad);
+    const V mean = decayed(beta1 * lanes.load(m + i) + rest1 * grad);
+    const V square = decayed(beta2 * lanes.load(v + i) + rest2 * (grad * grad));
     lanes.store(m + i, mean);
     lanes.store(v + i, square);
     const V step = rate * mean;

@@ -18,16 +18,16 @@ void rmsprop_step(const RmspropRange& range, T* w, const T* g, T* v, T* a, T* m,
     const V weight = lanes.load(w + i);
     V grad = scale * lanes.load(g + i);
     if (decays) grad = grad + decay * weight;
-    V square = alpha * lanes.load(v + i) + rest * (grad * grad);
+    V square = decayed(alpha * lanes.load(v + i) + rest * (grad * grad));
     lanes.store(v + i, square);
     if (centered) {
-      const V mean = alpha * lanes.load(a + i) + rest * grad;
+      const V mean = decayed(alpha * lanes.load(a + i) + rest * grad);
       lanes.store(a + i, mean);
       square = max(V::zero(), square - mean * mean);
     }
     V step = grad / (sqrt(square) + epsilon);
     if (remembers) {
-      step = momentum * lanes.load(m + i) + step;
+      step = decayed(momentum * lanes.load(m + i) + step);
       lanes.store(m + i, step);
     }
     lanes.store(w + i, weight + rate * step);
@@ -56,7 +56,7 @@ template <class T>
 void average_weights(const T* w, double decay, T* average, int64_t begin, int64_t end) {
   const Vec<T> keep = factor<T>(decay), rest = factor<T>(1 - decay);
   for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
-    lanes.store(average + i, keep * lanes.load(average + i) + rest * lanes.load(w + i));
+    lanes.store(average + i, decayed(keep * lanes.load(average + i) + rest * lanes.load(w + i)));
   });
 }
 template void average_weights(const float*, double, float*, int64_t, int64_t);

@@ -5,6 +5,7 @@
 #include "reel/backends/cuda/map.h"
 #include "reel/core/scalar/arithmetic.h"
 #include "reel/core/scalar/binary.h"
+#include "reel/core/scalar/decayed.h"
 
 namespace reel::cuda {
 
@@ -58,7 +59,7 @@ REEL_DEVICE void update(const Units<T>& units, const T* g, const T* const (&from
       rule(numbers, weights.grad.v[k]);
       REEL_UNROLL
       for (int b = 0; b < N; ++b) weights.numbers[b].v[k] = numbers[b];
-      weights.average.v[k] = averages.keep * weights.average.v[k] + averages.rest * numbers[0];
+      weights.average.v[k] = scalar::decayed(averages.keep * weights.average.v[k] + averages.rest * numbers[0]);
     }
     REEL_UNROLL
     for (int b = 0; b < N; ++b)
@@ -78,7 +79,7 @@ struct SgdRule {
     step = scale * step;
     if (decay != 0) step = step + decay * weight;
     if (momentum != 0) {
-      velocity = first ? step : momentum * velocity + damped * step;
+      velocity = first ? step : scalar::decayed(momentum * velocity + damped * step);
       step = nesterov ? step + momentum * velocity : velocity;
     }
     weight = weight + rate * step;
@@ -105,8 +106,8 @@ struct AdamRule {
     grad = scale * grad;
     if (decay != 0) grad = grad + decay * weight;
     weight = shrink * weight;
-    mean = beta1 * mean + rest1 * grad;
-    square = beta2 * square + rest2 * (grad * grad);
+    mean = scalar::decayed(beta1 * mean + rest1 * grad);
+    square = scalar::decayed(beta2 * square + rest2 * (grad * grad));
     weight = rectified ? weight + rate * mean / (scalar::sqrt(square) + epsilon) : weight + rate * mean;
   }
 };
@@ -129,14 +130,14 @@ struct RmspropRule {
     auto& [weight, moment, mean, velocity] = numbers;
     grad = scale * grad;
     if (decay != 0) grad = grad + decay * weight;
-    moment = alpha * moment + rest * (grad * grad);
+    moment = scalar::decayed(alpha * moment + rest * (grad * grad));
     T square = moment;
     if (centered) {
-      mean = alpha * mean + rest * grad;
+      mean = scalar::decayed(alpha * mean + rest * grad);
       square = scalar::Maximum::forward(T(0), square - mean * mean);
     }
     T step = grad / (scalar::sqrt(square) + epsilon);
-    if (momentum != 0) velocity = step = momentum * velocity + step;
+    if (momentum != 0) velocity = step = scalar::decayed(momentum * velocity + step);
     weight = weight + rate * step;
   }
 };
@@ -174,7 +175,7 @@ __global__ void adagrad(const __grid_constant__ Rules<AdagradRule<T>> rules, con
 template <class T>
 __global__ void ema(const T* w, T keep, T rest, T* average, Units<T> units, const Fault* fault) {
   update<T, 1>(units, w, {average}, {average}, Averages<T>{}, fault,
-               [=](T(&numbers)[1], T weight) { numbers[0] = keep * numbers[0] + rest * weight; });
+               [=](T(&numbers)[1], T weight) { numbers[0] = scalar::decayed(keep * numbers[0] + rest * weight); });
 }
 
 }  // namespace

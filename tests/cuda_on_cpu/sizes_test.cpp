@@ -268,6 +268,30 @@ TEST_F(CudaSizes, OptimizersOverRangesOfAnySize) {
   expect_equal_devices(step, 1e-5);
 }
 
+// Moments of weights whose gradients stay 0.
+TEST_F(CudaSizes, WhatOptimizersLetDecayEndsAtZero) {
+  for (const DType dtype : {f32, f64}) {
+    const double smallest = dtype == f32 ? 0x1p-126 : 0x1p-1022;
+    const Tensor zero = zeros({1003}, {.dtype = dtype, .device = Device::cuda()});
+    const auto moments = [&] { return full({1003}, 3 * smallest, {.dtype = dtype, .device = Device::cuda()}); };
+    const Tensor w = zero + 1, velocity = moments(), mean = moments(), square = moments(), average = moments();
+    const Tensors rmsprop{moments(), moments(), moments()};
+    const SgdRange sgd{.begin = 0, .end = 1003, .rate = 0.1, .momentum = 0.5};
+    const AdamRange adam{.begin = 0, .end = 1003, .rate = 0.1, .beta1 = 0.5, .beta2 = 0.5};
+    const RmspropRange centered{
+        .begin = 0, .end = 1003, .rate = 0.1, .alpha = 0.5, .epsilon = 1e-8, .momentum = 0.5, .centered = true};
+    Ops& ops = backend(Device::cuda());
+    for (int step = 0; step < 3; ++step) {
+      ops.sgd(&sgd, 1, w.array(), zero.array(), &velocity.array());
+      ops.adam(&adam, 1, w.array(), zero.array(), mean.array(), square.array());
+      ops.rmsprop(&centered, 1, w.array(), zero.array(), rmsprop[0].array(), &rmsprop[1].array(), &rmsprop[2].array());
+      ops.ema(zero.array(), 0.5, average.array());
+    }
+    for (const Tensor& x : {velocity, mean, square, average, rmsprop[0], rmsprop[1], rmsprop[2]})
+      for (const double number : x.to_vector<double>()) ASSERT_EQ(number, 0);
+  }
+}
+
 // Ranges that begin anywhere, more of them than one launch takes, empty ones and some of several blocks.
 TEST_F(CudaSizes, SumsOfSquaresOfRangesOfAnySize) {
   std::vector<FlatRange> ranges;

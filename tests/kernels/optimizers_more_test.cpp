@@ -121,6 +121,21 @@ TYPED_TEST(MoreOptimizers, AnAverageMovesTowardsTheValues) {
   }
 }
 
+TYPED_TEST(MoreOptimizers, WhatDecaysEndsAtZero) {
+  for (const int64_t n : test::kSizes) {
+    const RmspropRange range{
+        .begin = 0, .end = n, .rate = 0.1, .alpha = 0.5, .epsilon = 1e-8, .momentum = 0.5, .centered = true};
+    TestArray<TypeParam> w(Shape{n}), zero(Shape{n}), v(Shape{n});
+    for (int64_t i = 0; i < n; ++i) v.set(i, static_cast<TypeParam>(1 + i % 7) * std::numeric_limits<TypeParam>::min());
+    TestArray<TypeParam> a = v, m = v, average = v;
+    for (int step = 0; step < 4; ++step) {
+      test::cpu().rmsprop(&range, 1, w, zero, v, &a.array(), &m.array());
+      test::cpu().ema(zero, 0.5, average);
+    }
+    for (int64_t i = 0; i < n; ++i) ASSERT_TRUE(v[i] == 0 && a[i] == 0 && m[i] == 0 && average[i] == 0) << i;
+  }
+}
+
 /// Many small ranges with gaps between, and one large one.
 template <class Range>
 std::vector<Range> ranges(int64_t all) {

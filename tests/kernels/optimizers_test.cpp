@@ -150,6 +150,37 @@ TYPED_TEST(Adam, DoesNotMoveWhereTheGradientHasAlwaysBeenZero) {
   EXPECT_TRUE(test::same_bits(w, before));
 }
 
+/// Moments of weights whose gradients stay 0, a little above the smallest normal number at first.
+template <class T>
+TestArray<T> nearly_decayed(int64_t n) {
+  TestArray<T> x(Shape{n});
+  for (int64_t i = 0; i < n; ++i)
+    x.set(i, (i % 2 == 0 ? 1 : -1) * static_cast<T>(1 + i % 7) * std::numeric_limits<T>::min());
+  return x;
+}
+
+TYPED_TEST(Sgd, WhatDecaysEndsAtZero) {
+  for (const int64_t n : test::kSizes) {
+    const SgdRange range{.begin = 0, .end = n, .rate = 0.1, .momentum = 0.5};
+    TestArray<TypeParam> w(Shape{n}), zero(Shape{n}), m = nearly_decayed<TypeParam>(n);
+    test::cpu().sgd(&range, 1, w, zero, &m.array());
+    for (int64_t i = 0; i < n; ++i) ASSERT_TRUE(m[i] == 0 ? i % 7 == 0 : std::isnormal(m[i])) << i << ": " << m[i];
+    for (int step = 0; step < 3; ++step) test::cpu().sgd(&range, 1, w, zero, &m.array());
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(m[i], 0);
+  }
+}
+
+TYPED_TEST(Adam, WhatDecaysEndsAtZero) {
+  for (const int64_t n : test::kSizes) {
+    AdamRange range = adam_range(0, n, 100, 0, false);
+    range.beta1 = range.beta2 = 0.5;
+    TestArray<TypeParam> w(Shape{n}), zero(Shape{n}), m = nearly_decayed<TypeParam>(n), v = m;
+    for (int64_t i = 0; i < n; ++i) v.set(i, std::abs(m[i]));
+    for (int step = 0; step < 4; ++step) test::cpu().adam(&range, 1, w, zero, m, v);
+    for (int64_t i = 0; i < n; ++i) ASSERT_TRUE(m[i] == 0 && v[i] == 0) << i << ": " << m[i] << ", " << v[i];
+  }
+}
+
 /// Many small ranges, gaps between them, one large one.
 std::vector<std::pair<int64_t, int64_t>> ranges_with_gaps() {
   std::vector<std::pair<int64_t, int64_t>> ranges;
