@@ -11,10 +11,10 @@
 
 namespace reel::test {
 
-/// The free memory that the next results and scratch memory are made of, some blocks of each size, holds this pattern.
+/// The free memory that the next results and scratch memory are made of, three blocks of each size to 512 KiB, holds this pattern.
 inline void fill_free_memory(std::int32_t pattern) {
   Tensors blocks;
-  const auto step = [](std::uint64_t bytes) { return std::max<std::uint64_t>(64, std::bit_floor(bytes) / 4); };
+  const auto step = [](std::uint64_t bytes) { return bytes < 1024 ? 64 : std::bit_floor(bytes) / 4; };
   for (std::uint64_t bytes = 64; bytes <= 1 << 19; bytes += step(bytes))
     for (int i = 0; i < 3; ++i) blocks.push_back(full({static_cast<std::int64_t>(bytes / 4)}, pattern, {.dtype = i32}));
 }

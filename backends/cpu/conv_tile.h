@@ -36,21 +36,21 @@ inline constexpr int kTapsAtOnce = 1;
 /// Tile t of `count` even tiles over `total` things begins here.
 REEL_INLINE int64_t tile_begin(int64_t total, int64_t count, int64_t t) { return total * t / count; }
 
-/// The tiles that rows are cut into: all of kTileRows, or even ones of at most 4; or where runs are cut into 4 vectors, or 3, as many
-/// of 6 as leave none that is low, which take fewer instructions and loads than 8 rows of 2 or 3 vectors.
+/// The tiles that rows are cut into: all of kTileRows, or even ones of at most 4; or where runs are cut into 4 vectors, or 4 and 3,
+/// as many of 6 as leave none of 1 or 2: 6 rows of 4 take fewer instructions and loads than 8 of 2 or 3.
 template <class T>
 struct RowTiles {
   int64_t height, high, rest, rest_tiles;
 
   REEL_INLINE RowTiles(int64_t rows, int64_t vectors) {
-    constexpr int64_t low = min(kTileRows, 4);
-    height = kHasSixRows<T> && rows > 8 && (vectors == 4 || vectors > 6) ? 6 : kTileRows;
+    constexpr int64_t most = min(kTileRows, 4);
+    height = kHasSixRows<T> && rows > 8 && (vectors == 4 || (vectors > 6 && vectors != 9)) ? 6 : kTileRows;
     high = rows / height;
     rest = rows % height;
-    if (height == 6 && (rest == 1 || rest == 2 || rest == 5)) --high;  // leaves no low tile
+    if (height == 6 && (rest == 1 || rest == 2 || rest == 5)) --high;  // what is left makes no low tile
     if (height == kTileRows && rest > 0) high = 0;
     rest = rows - high * height;
-    rest_tiles = ceil_div(rest, low);
+    rest_tiles = ceil_div(rest, most);
   }
   REEL_INLINE int64_t count() const { return high + rest_tiles; }
   REEL_INLINE int64_t begin(int64_t t) const {

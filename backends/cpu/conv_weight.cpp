@@ -201,7 +201,6 @@ void backward_weight(const Conv& conv, Images<const T> x, Images<const T> dy, Im
     const Scratch masks(static_cast<std::size_t>(pass.masks()) * sizeof(LaneMask<T>));
     const bool zeroed = padding_stays(pass.layout, conv.mode);
     if (zeroed) fill_zero(packed.as<T>(), 0, pass.packed_x());
-    else zero_gaps(pass.layout, pass.plan.joined, pass.in * pass.unit_images, packed.as<T>());
     const bool by_channels = pass.by_channels();
     const int64_t by_tap_size = pass.taps * pass.channels();
     const Scratch own(by_channels ? static_cast<std::size_t>(by_tap_size + pass.dz_by_position()) * sizeof(T) : 0);

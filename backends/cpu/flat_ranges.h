@@ -55,8 +55,8 @@ REEL_INLINE Vec<T> sqrt(Vec<T> x) {
   return each_lane(x, [](T lane) { return scalar::sqrt(lane); });
 }
 template <class T>
-REEL_INLINE Vec<T> decayed(Vec<T> x) {
-  return each_lane(x, [](T lane) { return scalar::decayed(lane); });
+REEL_INLINE Vec<T> decayed(Vec<T> x, T least = scalar::Format<T>::kMinNormal) {
+  return each_lane(x, [least](T lane) { return scalar::decayed(lane, least); });
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

@@ -40,13 +40,14 @@ void adam_step(const AdamRange& range, T* w, const T* g, T* m, T* v, int64_t beg
   const V epsilon = factor<T>(range.epsilon * range.root_correction2);
   const V decay = factor<T>(range.decay), shrink = factor<T>(1 - range.rate * range.decay);
   const V scale = factor<T>(range.gradient_scale);
+  const T least = scalar::least_divisor(static_cast<T>(range.epsilon));
   const bool adds_decay = range.decay != 0 && !range.decoupled, shrinks = range.decay != 0 && range.decoupled;
   for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
     V weight = lanes.load(w + i), grad = scale * lanes.load(g + i);
     if (adds_decay) grad = grad + decay * weight;
     if (shrinks) weight = shrink * weight;
     const V mean = decayed(beta1 * lanes.load(m + i) + rest1 * grad);
-    const V square = decayed(beta2 * lanes.load(v + i) + rest2 * (grad * grad));
+    const V square = decayed(beta2 * lanes.load(v + i) + rest2 * (grad * grad), least);
     lanes.store(m + i, mean);
     lanes.store(v + i, square);
     const V step = rate * mean;

@@ -13,12 +13,13 @@ void rmsprop_step(const RmspropRange& range, T* w, const T* g, T* v, T* a, T* m,
   const V rate = factor<T>(-range.rate), decay = factor<T>(range.decay), epsilon = factor<T>(range.epsilon);
   const V alpha = factor<T>(range.alpha), rest = factor<T>(1 - range.alpha), momentum = factor<T>(range.momentum);
   const V scale = factor<T>(range.gradient_scale);
+  const T least = scalar::least_divisor(static_cast<T>(range.epsilon));
   const bool decays = range.decay != 0, centered = range.centered, remembers = range.momentum != 0;
   for_each_vector<T>(begin, end, [=](auto lanes, int64_t i) {
     const V weight = lanes.load(w + i);
     V grad = scale * lanes.load(g + i);
     if (decays) grad = grad + decay * weight;
-    V square = decayed(alpha * lanes.load(v + i) + rest * (grad * grad));
+    V square = decayed(alpha * lanes.load(v + i) + rest * (grad * grad), least);
     lanes.store(v + i, square);
     if (centered) {
       const V mean = decayed(alpha * lanes.load(a + i) + rest * grad);

@@ -107,7 +107,7 @@ struct AdamRule {
     if (decay != 0) grad = grad + decay * weight;
     weight = shrink * weight;
     mean = scalar::decayed(beta1 * mean + rest1 * grad);
-    square = scalar::decayed(beta2 * square + rest2 * (grad * grad));
+    square = scalar::decayed(beta2 * square + rest2 * (grad * grad), scalar::least_divisor(epsilon));
     weight = rectified ? weight + rate * mean / (scalar::sqrt(square) + epsilon) : weight + rate * mean;
   }
 };
@@ -130,7 +130,7 @@ struct RmspropRule {
     auto& [weight, moment, mean, velocity] = numbers;
     grad = scale * grad;
     if (decay != 0) grad = grad + decay * weight;
-    moment = scalar::decayed(alpha * moment + rest * (grad * grad));
+    moment = scalar::decayed(alpha * moment + rest * (grad * grad), scalar::least_divisor(epsilon));
     T square = moment;
     if (centered) {
       mean = scalar::decayed(alpha * mean + rest * grad);

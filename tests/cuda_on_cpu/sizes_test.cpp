@@ -274,20 +274,22 @@ TEST_F(CudaSizes, WhatOptimizersLetDecayEndsAtZero) {
     const double smallest = dtype == f32 ? 0x1p-126 : 0x1p-1022;
     const Tensor zero = zeros({1003}, {.dtype = dtype, .device = Device::cuda()});
     const auto moments = [&] { return full({1003}, 3 * smallest, {.dtype = dtype, .device = Device::cuda()}); };
-    const Tensor w = zero + 1, velocity = moments(), mean = moments(), square = moments(), average = moments();
+    const Tensor w = zero + 1, nothing = zero + 0, velocity = moments(), mean = moments(), square = moments(),
+                 average = moments(), taken_along = moments();
     const Tensors rmsprop{moments(), moments(), moments()};
     const SgdRange sgd{.begin = 0, .end = 1003, .rate = 0.1, .momentum = 0.5};
     const AdamRange adam{.begin = 0, .end = 1003, .rate = 0.1, .beta1 = 0.5, .beta2 = 0.5};
     const RmspropRange centered{
         .begin = 0, .end = 1003, .rate = 0.1, .alpha = 0.5, .epsilon = 1e-8, .momentum = 0.5, .centered = true};
+    const WeightAverage ema{taken_along.array(), 0.5};
     Ops& ops = backend(Device::cuda());
     for (int step = 0; step < 3; ++step) {
-      ops.sgd(&sgd, 1, w.array(), zero.array(), &velocity.array());
+      ops.sgd(&sgd, 1, nothing.array(), zero.array(), &velocity.array(), &ema);
       ops.adam(&adam, 1, w.array(), zero.array(), mean.array(), square.array());
       ops.rmsprop(&centered, 1, w.array(), zero.array(), rmsprop[0].array(), &rmsprop[1].array(), &rmsprop[2].array());
       ops.ema(zero.array(), 0.5, average.array());
     }
-    for (const Tensor& x : {velocity, mean, square, average, rmsprop[0], rmsprop[1], rmsprop[2]})
+    for (const Tensor& x : {velocity, mean, square, average, taken_along, rmsprop[0], rmsprop[1], rmsprop[2]})
       for (const double number : x.to_vector<double>()) ASSERT_EQ(number, 0);
   }
 }

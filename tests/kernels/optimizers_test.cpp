@@ -181,6 +181,24 @@ TYPED_TEST(Adam, WhatDecaysEndsAtZero) {
   }
 }
 
+TYPED_TEST(Adam, WhatDecaysIsNotLostToItsDivisionNorToNumbersThatAreNotFinite) {
+  const auto infinity = std::numeric_limits<TypeParam>::infinity(), nan = std::numeric_limits<TypeParam>::quiet_NaN();
+  for (const int64_t n : test::kSizes) {
+    AdamRange range = adam_range(0, n, 100, 0, false);
+    range.beta1 = range.beta2 = 0.75;
+    range.epsilon = 0;
+    TestArray<TypeParam> w(Shape{n}), g(Shape{n}), m(Shape{n}), v(Shape{n});
+    for (int64_t i = 0; i < n; ++i) v.set(i, std::numeric_limits<TypeParam>::min());
+    for (int step = 0; step < 300; ++step) test::cpu().adam(&range, 1, w, g, m, v);
+    for (int64_t i = 0; i < n; ++i) ASSERT_TRUE(w[i] == 0 && v[i] > 0) << i << ": " << w[i] << ", " << v[i];
+    range.epsilon = 1e-8;
+    for (int64_t i = 0; i < n; ++i) g.set(i, i % 2 == 0 ? nan : -infinity);
+    test::cpu().adam(&range, 1, w, g, m, v);
+    for (int64_t i = 0; i < n; ++i)
+      ASSERT_TRUE(i % 2 == 0 ? std::isnan(m[i]) && std::isnan(v[i]) : m[i] == -infinity && v[i] == infinity) << i;
+  }
+}
+
 /// Many small ranges, gaps between them, one large one.
 std::vector<std::pair<int64_t, int64_t>> ranges_with_gaps() {
   std::vector<std::pair<int64_t, int64_t>> ranges;
