@@ -12,7 +12,7 @@
 // On a GPU compute-sanitizer looks after memory, not we.
 namespace cuda_on_cpu {
 inline void block_handed_out(void*, std::size_t, std::size_t) {}
-inline void block_returned(void*, std::size_t, std::size_t) {}
+inline void block_returned(void*, std::size_t) {}
 }  // namespace cuda_on_cpu
 #endif
 
@@ -82,7 +82,7 @@ void Memory::deallocate(void* block, std::size_t bytes) noexcept {
   if (block == nullptr || is_over()) return;
   const int index = class_of(bytes);
   const std::size_t room = class_bytes(index);
-  cuda_on_cpu::block_returned(block, bytes, room);
+  cuda_on_cpu::block_returned(block, room);
   const std::lock_guard lock(mutex_);
   stats_.live -= static_cast<std::int64_t>(room);
   if (stats_.cached + static_cast<std::int64_t>(room) > most_ + kSlack) {

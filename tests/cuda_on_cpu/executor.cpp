@@ -1,27 +1,21 @@
 // Fibers and the order in which they run. A warp runs until all its lanes wait at a barrier of the block or have ended; then
-// the next one does. A kernel that relies on more than its barriers order sees warps run far ahead of others.
+// the next one does. A kernel that relies on more than its barriers order sees warps run far ahead of others. A thread that ends
+// leaves its stack to the next lane that begins, so that threads which never wait are as cheap as calls.
 
 #include "reel/tests/cuda_on_cpu/executor.h"
 
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <mutex>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "reel/tests/cuda_on_cpu/state.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
-#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
-#define __sanitizer_start_switch_fiber(save, bottom, size) ((void)(save), (void)(bottom), (void)(size))
-#define __sanitizer_finish_switch_fiber(save, bottom, size) ((void)(save))
-#endif
 
 // Saves the callee's registers on the stack and *save, goes on at `to`. (ucontext would make two system calls.)
 extern "C" void cuda_on_cpu_switch(void** save, void* to);
@@ -57,12 +51,11 @@ unsigned lane = 0;
 namespace {
 
 constexpr unsigned kWarp = 32, kMostThreads = 1024;
-constexpr std::size_t kStack = 128 << 10, kMostShared = 48 << 10;
+constexpr std::size_t kStack = (128 << 10) + 9 * 64;  // no power of two, else all were in one set of the caches
+constexpr std::size_t kMostShared = 48 << 10;
 constexpr std::size_t kClosed = 64 << 10;    // behind shared memory, where nobody may touch anything
 constexpr std::size_t kSharedBoundary = 16;  // at which shared memory begins
 constexpr unsigned char kUntouched = 0xff;   // NaN in every floating type
-
-char* shared_end = nullptr;  // also for the signal handler
 
 enum class State : std::uint8_t { ready, at_block_barrier, at_warp_barrier, done };
 
@@ -70,6 +63,7 @@ struct Fiber {
   dim3 thread;
   unsigned lane;
   State state;
+  char* stack;       // null: the thread has not begun, or has ended
   unsigned mask;     // of the lanes that the warp's barrier waits for
   unsigned parity;   // which of the two slots the next shuffle takes
   bool vote;         // at the block's barrier
@@ -86,6 +80,8 @@ struct Executor {
   unsigned threads = 0;
   bool vote = false;  // of any thread at the block's last barrier
   char* stacks = nullptr;
+  std::vector<char*> free_stacks;
+  char* shared_end = nullptr;
   char* shared = nullptr;  // as close to shared_end as its boundary allows
   std::size_t shared_bytes = 0;
   void* scheduler = nullptr;  // its stack pointer while a fiber runs
@@ -98,8 +94,10 @@ struct Executor {
   std::exception_ptr thrown;
   Schedule schedule = Schedule::in_order;
   std::mt19937_64 random{1};
-  std::uint64_t switches = 0;
+  bool ended = true;  // the last launch, and with it each function that had a frame on a stack
   std::vector<unsigned> warp_order, lane_order;
+  unsigned first_lane = 0;    // of the warp that runs: number of its thread
+  std::size_t next_lane = 0;  // behind the one that runs, in lane_order
 
   Executor() {
     void* memory = mmap(nullptr, kMostThreads * kStack + kMostShared + kClosed, PROT_READ | PROT_WRITE,
@@ -107,19 +105,20 @@ struct Executor {
     if (memory == MAP_FAILED) throw std::bad_alloc();
     stacks = static_cast<char*>(memory);
     shared_end = stacks + kMostThreads * kStack + kMostShared;
-    if (mprotect(shared_end, kClosed, PROT_NONE) != 0) throw std::bad_alloc();
-    ASAN_POISON_MEMORY_REGION(shared_end - kMostShared, kMostShared + kClosed);
+    __asan_poison_memory_region(shared_end - kMostShared, kMostShared + kClosed);
+    free_all_stacks();
   }
 
-  char* stack_of(const Fiber& fiber) { return stacks + static_cast<std::size_t>(&fiber - fibers) * kStack; }
+  void free_all_stacks();
   void give_way();
-  void start(unsigned thread);
+  void prepare(unsigned thread);
+  void enter(Fiber& fiber);
+  bool enter_next();
   void resume(Fiber& fiber);
   bool release_warp(unsigned first, unsigned last);
   void run_warp(unsigned warp);
   void run_block();
   void open_shared(std::size_t bytes);
-  void check_shared();
   void order(std::vector<unsigned>& list, unsigned count);
   [[noreturn]] void report(const std::string& what, const Fiber& fiber);
 };
@@ -134,7 +133,6 @@ std::string site(const Fiber& fiber) { return std::string(fiber.file) + ":" + st
 /// From a fiber back to the scheduler.
 void Executor::give_way() {
   Fiber& fiber = *running;
-  ++switches;
   __sanitizer_start_switch_fiber(fiber.state == State::done ? nullptr : &fiber.fake_stack, scheduler_bottom,
                                  scheduler_size);
   cuda_on_cpu_switch(&fiber.stack_pointer, scheduler);
@@ -144,40 +142,68 @@ void Executor::give_way() {
 void fiber_main() {
   Executor& e = executor();
   __sanitizer_finish_switch_fiber(nullptr, &e.scheduler_bottom, &e.scheduler_size);
-  try {
-    e.body(e.context);
-  } catch (...) {
-    e.thrown = std::current_exception();
-  }
-  e.running->state = State::done;
+  do {
+    try {
+      e.body(e.context);
+    } catch (...) {
+      e.thrown = std::current_exception();
+    }
+    e.running->state = State::done;
+  } while (!e.thrown && e.enter_next());
   e.give_way();
   __builtin_unreachable();
 }
 
-void Executor::start(unsigned thread) {
+void Executor::free_all_stacks() {
+  __asan_unpoison_memory_region(stacks, kMostThreads * kStack);
+  free_stacks.clear();
+  for (unsigned i = kMostThreads; i-- > 0;) free_stacks.push_back(stacks + i * kStack);
+}
+
+void Executor::prepare(unsigned thread) {
   Fiber& fiber = fibers[thread];
   const dim3 size = blockDim;
   fiber.thread = dim3(thread % size.x, thread / size.x % size.y, thread / size.x / size.y);
   fiber.lane = thread % kWarp;
   fiber.state = State::ready;
   fiber.parity = 0;
+  fiber.stack = nullptr;
   fiber.fake_stack = nullptr;
-  ASAN_UNPOISON_MEMORY_REGION(stack_of(fiber), kStack);
-  // As cuda_on_cpu_switch leaves a stack: six registers, then where to return to; 16-byte boundary as after a call.
-  auto** top = reinterpret_cast<void**>(stack_of(fiber) + kStack - 16);
-  *--top = nullptr;
-  *--top = reinterpret_cast<void*>(&fiber_main);
-  for (int i = 0; i < 6; ++i) *--top = nullptr;
-  fiber.stack_pointer = top;
 }
 
-void Executor::resume(Fiber& fiber) {
+void Executor::enter(Fiber& fiber) {
   running = &fiber;
   threadIdx = fiber.thread;
   lane = fiber.lane;
-  __sanitizer_start_switch_fiber(&scheduler_fake_stack, stack_of(fiber), kStack);
+}
+
+/// Goes on to the warp's next lane on the stack of one that has ended, unless that lane has a stack or is not ready.
+bool Executor::enter_next() {
+  if (next_lane == lane_order.size()) return false;
+  Fiber& next = fibers[first_lane + lane_order[next_lane]];
+  if (next.state != State::ready || next.stack != nullptr) return false;
+  ++next_lane;
+  next.stack = std::exchange(running->stack, nullptr);
+  enter(next);
+  return true;
+}
+
+void Executor::resume(Fiber& fiber) {
+  if (fiber.stack == nullptr) {
+    fiber.stack = free_stacks.back();
+    free_stacks.pop_back();
+    // As cuda_on_cpu_switch leaves a stack: six registers, then where to return to; 16-byte boundary as after a call.
+    auto** top = reinterpret_cast<void**>(fiber.stack + kStack - 16);
+    *--top = nullptr;
+    *--top = reinterpret_cast<void*>(&fiber_main);
+    for (int i = 0; i < 6; ++i) *--top = nullptr;
+    fiber.stack_pointer = top;
+  }
+  enter(fiber);
+  __sanitizer_start_switch_fiber(&scheduler_fake_stack, fiber.stack, kStack);
   cuda_on_cpu_switch(&scheduler, fiber.stack_pointer);
   __sanitizer_finish_switch_fiber(scheduler_fake_stack, nullptr, nullptr);
+  if (running->state == State::done) free_stacks.push_back(std::exchange(running->stack, nullptr));
   if (thrown) std::rethrow_exception(std::exchange(thrown, nullptr));
 }
 
@@ -218,9 +244,12 @@ bool Executor::release_warp(unsigned first, unsigned last) {
 void Executor::run_warp(unsigned warp) {
   const unsigned first = warp * kWarp, last = std::min(first + kWarp, threads);
   order(lane_order, last - first);
+  first_lane = first;
   do {
-    for (const unsigned i : lane_order)
-      if (fibers[first + i].state == State::ready) resume(fibers[first + i]);
+    for (next_lane = 0; next_lane < lane_order.size();) {
+      Fiber& fiber = fibers[first + lane_order[next_lane++]];
+      if (fiber.state == State::ready) resume(fiber);
+    }
   } while (release_warp(first, last));
   for (unsigned i = first; i < last; ++i)
     if (fibers[i].state == State::at_warp_barrier)
@@ -230,31 +259,17 @@ void Executor::run_warp(unsigned warp) {
              fibers[i]);
 }
 
-/// A block's shared memory ends where what nobody may touch begins: at the byte with the address sanitizer, else up to
-/// kSharedBoundary - 1 bytes behind, which are looked at when the block has ended.
+/// A block's shared memory ends where what nobody may touch begins.
 void Executor::open_shared(std::size_t bytes) {
-  ASAN_POISON_MEMORY_REGION(shared_end - kMostShared, kMostShared);
+  __asan_poison_memory_region(shared_end - kMostShared, kMostShared);
   shared_bytes = bytes;
   shared = shared_end - (bytes + kSharedBoundary - 1) / kSharedBoundary * kSharedBoundary;
-  ASAN_UNPOISON_MEMORY_REGION(shared, bytes);
-#if !defined(__SANITIZE_ADDRESS__)
-  std::memset(shared + bytes, kUntouched, static_cast<std::size_t>(shared_end - shared) - bytes);
-#endif
-}
-
-void Executor::check_shared() {
-#if !defined(__SANITIZE_ADDRESS__)
-  for (const char* at = shared + shared_bytes; at < shared_end; ++at)
-    if (static_cast<unsigned char>(*at) != kUntouched)
-      report("out of bounds: byte " + std::to_string(at - shared) + " of " + std::to_string(shared_bytes) +
-                 " bytes of shared memory was written",
-             fibers[0]);
-#endif
+  __asan_unpoison_memory_region(shared, bytes);
 }
 
 void Executor::run_block() {
   std::memset(shared, kUntouched, shared_bytes);
-  for (unsigned i = 0; i < threads; ++i) start(i);
+  for (unsigned i = 0; i < threads; ++i) prepare(i);
   for (;;) {
     order(warp_order, (threads + kWarp - 1) / kWarp);
     for (const unsigned warp : warp_order) run_warp(warp);
@@ -270,7 +285,7 @@ void Executor::run_block() {
         report("barrier divergence: threads wait at " + site(*waiting) + " and at " + site(fiber), fiber);
       }
     }
-    if (waiting == nullptr) return check_shared();
+    if (waiting == nullptr) return;
     if (done > 0)
       report("barrier divergence: " + std::to_string(done) + " threads had ended at " + site(*waiting), *waiting);
     vote = false;
@@ -332,17 +347,10 @@ unsigned ballot(unsigned mask, bool vote, const char* file, int line) {
 
 void* shared_memory() { return executor().shared; }
 
-bool detail::is_behind_shared(const void* address) {
-  const char* place = static_cast<const char*>(address);
-  return shared_end != nullptr && place >= shared_end && place < shared_end + kClosed;
-}
-
 void set_schedule(Schedule schedule, std::uint64_t seed) {
   executor().schedule = schedule;
   executor().random.seed(seed);
 }
-
-std::uint64_t switches() { return executor().switches; }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, void (*body)(const void*), const void* context) {
   const dim3 grid = config.gridDim, block = config.blockDim;
@@ -356,10 +364,11 @@ cudaError_t launch(const cudaLaunchConfig_t& config, void (*body)(const void*), 
   const std::lock_guard lock(e.mutex);
   int device = 0;
   cudaGetDevice(&device);
-  const detail::KernelRuns runs(device);
+  const OnDevice on_device(device);
   e.body = body;
   e.context = context;
   e.threads = static_cast<unsigned>(threads);
+  if (!std::exchange(e.ended, false)) e.free_all_stacks();
   e.open_shared(config.dynamicSmemBytes);
   blockDim = block;
   gridDim = grid;
@@ -369,6 +378,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, void (*body)(const void*), 
                     static_cast<unsigned>(b / grid.x / grid.y));
     e.run_block();
   }
+  e.ended = true;
   return cudaSuccess;
 }
 

@@ -20,8 +20,6 @@ struct Fault : std::runtime_error {
 enum class Schedule { in_order, reversed, random };
 void set_schedule(Schedule schedule, std::uint64_t seed = 1);
 
-/// How often one fiber has given way to another.
-std::uint64_t switches();
 /// How many kernels, copies and calls of libraries, allocations included, streams have been given.
 std::uint64_t work();
 /// How often the host has waited for a stream.
@@ -47,8 +45,8 @@ void set_device_count(int count);
 /// A block of which the backend hands out the first `bytes`, again and again: unknown contents (all bits set: NaN), and
 /// nobody may touch the rest.
 void block_handed_out(void* block, std::size_t bytes, std::size_t room);
-/// Throws Fault if the rest was written.
-void block_returned(void* block, std::size_t bytes, std::size_t room);
+/// Nobody may touch any of it.
+void block_returned(void* block, std::size_t room);
 
 /// Off: host code may touch device memory unnoticed, which spares two system calls per launch. At first on.
 void set_guard(bool on);
@@ -80,18 +78,6 @@ namespace detail {
 cudaError_t put_kernel(Stream* stream);
 /// `error`, which cudaGetLastError tells the calling thread from now on.
 cudaError_t failing(cudaError_t error);
-
-/// While one lives, a kernel of a device runs.
-class KernelRuns {
- public:
-  explicit KernelRuns(int device);
-  ~KernelRuns();
-  KernelRuns(const KernelRuns&) = delete;
-  KernelRuns& operator=(const KernelRuns&) = delete;
-
- private:
-  OnDevice on_device_;
-};
 }  // namespace detail
 
 }  // namespace cuda_on_cpu

@@ -1,21 +1,12 @@
 // The memory of devices: ranges of addresses that host code may not touch, nor kernels of another device, so that every copy
 // has to be asked for.
 
-#include <signal.h>
+#include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <memory>
 
 #include "reel/tests/cuda_on_cpu/state.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
-#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
-#endif
 
 namespace cuda_on_cpu {
 
@@ -29,28 +20,7 @@ namespace {
 
 constexpr std::size_t kReserved = std::size_t{8} << 30, kBoundary = 256;  // per device
 
-char* arena = nullptr;                // also for the signal handler
-std::atomic<int> running_device{-1};  // whose kernel runs
-
-#if !defined(__SANITIZE_ADDRESS__)
-void say(const char* text) { (void)!write(STDERR_FILENO, text, std::strlen(text)); }
-
-void on_segfault(int signal, siginfo_t* info, void*) {
-  if (detail::is_behind_shared(info->si_addr)) {
-    say("cuda_on_cpu: a kernel touched what lies behind its shared memory\n");
-  } else if (const int device = detail::device_of(info->si_addr); device >= 0) {
-    if (const int running = running_device; running >= 0) {
-      char text[] = "cuda_on_cpu: a kernel of device 0 touched memory of device 0\n";
-      text[sizeof "cuda_on_cpu: a kernel of device " - 1] = static_cast<char>('0' + running);
-      text[sizeof text - 3] = static_cast<char>('0' + device);
-      say(text);
-    } else {
-      say("cuda_on_cpu: host code touched device memory\n");
-    }
-  }
-  ::signal(signal, SIG_DFL);  // and again, for good
-}
-#endif
+char* arena = nullptr;
 
 std::size_t rounded(std::size_t bytes) { return (bytes + kBoundary - 1) / kBoundary * kBoundary; }
 
@@ -77,12 +47,6 @@ Runtime& detail::runtime() {
         mmap(nullptr, kMostDevices * kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     arena = static_cast<char*>(memory);
-#if !defined(__SANITIZE_ADDRESS__)
-    struct sigaction action = {};
-    action.sa_sigaction = on_segfault;
-    action.sa_flags = SA_SIGINFO;
-    sigaction(SIGSEGV, &action, nullptr);
-#endif
     return new Runtime;
   }();
   return *instance;
@@ -116,9 +80,6 @@ OnDevice::~OnDevice() {
   if (--r.spaces[device_].open == 0) protect(device_, PROT_NONE);
 }
 
-detail::KernelRuns::KernelRuns(int device) : on_device_(device) { running_device = device; }
-detail::KernelRuns::~KernelRuns() { running_device = -1; }
-
 void set_guard(bool on) {
   static std::vector<std::unique_ptr<OnDevice>> open;
   if (on) {
@@ -132,20 +93,14 @@ void set_capacity(std::size_t bytes) { runtime().capacity = bytes; }
 
 void block_handed_out(void* block, std::size_t bytes, std::size_t room) {
   const OnDevice on_device(detail::device_of(block));
-  ASAN_UNPOISON_MEMORY_REGION(block, room);
+  __asan_unpoison_memory_region(block, room);
   std::memset(block, kUnknown, room);
-  ASAN_POISON_MEMORY_REGION(static_cast<char*>(block) + bytes, room - bytes);
+  __asan_poison_memory_region(static_cast<char*>(block) + bytes, room - bytes);
 }
 
-void block_returned(void* block, std::size_t bytes, std::size_t room) {
+void block_returned(void* block, std::size_t room) {
   const OnDevice on_device(detail::device_of(block));
-  ASAN_UNPOISON_MEMORY_REGION(block, room);
-  const auto* rest = static_cast<const unsigned char*>(block);
-  for (std::size_t i = bytes; i < room; ++i)
-    if (rest[i] != kUnknown)
-      throw Fault("cuda_on_cpu: out of bounds: byte " + std::to_string(i) + " of a block of " + std::to_string(bytes) +
-                  " was written");
-  ASAN_POISON_MEMORY_REGION(block, room);
+  __asan_poison_memory_region(block, room);
 }
 
 }  // namespace cuda_on_cpu
@@ -180,7 +135,7 @@ cudaError_t cudaMallocAsync(void** block, std::size_t bytes, cudaStream_t stream
       *block = begin_of(stream->device) + space.used;
       space.used += room + kBoundary;  // a strip that belongs to nobody
       if (space.open > 0) protect(stream->device, PROT_READ | PROT_WRITE);
-      ASAN_POISON_MEMORY_REGION(static_cast<char*>(*block) + room, kBoundary);
+      __asan_poison_memory_region(static_cast<char*>(*block) + room, kBoundary);
     }
     space.blocks[static_cast<char*>(*block)] = bytes;
     space.live += bytes;
@@ -204,7 +159,7 @@ cudaError_t cudaFreeAsync(void* block, cudaStream_t stream) {
     if (found == blocks.end()) throw Fault("cuda_on_cpu: cudaFreeAsync of what is no block");
     bytes = found->second;
   }
-  block_returned(block, bytes, rounded(bytes));
+  block_returned(block, rounded(bytes));
   give_back_pages(static_cast<char*>(block), rounded(bytes));
   const std::lock_guard lock(r.mutex);
   Space& space = r.spaces[device];

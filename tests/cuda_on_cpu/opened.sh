@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # A program with the shared libreel opens libreel-cuda.so beside it: here the CUDA backend on the executor. Also what it says
 # when that library is missing, of another version, of another kind, or of another libreel.
-# Usage: opened.sh <program> <installed shared> <installed static> <work> <compiler> <object files of the backend>...
+# Usage: opened.sh <program> <installed shared> <installed static> <work> <compiler> <the backend's flags> <its object files>...
 set -euo pipefail
 source=$1 shared=$2 static=$3 work=$4 compiler=$5
-shift 5
+read -ra flags <<<"$6"
+shift 6
 rm -rf "$work" && mkdir -p "$work"
 lib=$work/lib && cp -r "$shared/lib" "$lib"
 name=$(basename "$(ls "$lib"/libreel.so.?.?)")
 plugin=$lib/libreel-cuda${name#libreel}
 
-"$compiler" -std=c++20 -O1 -I "$shared/include" "$source" -L "$lib" -lreel \
+"$compiler" -std=c++20 -O1 "${flags[@]}" -I "$shared/include" "$source" -L "$lib" -lreel \
   -Wl,-rpath,"$lib" -o "$work/program"
-"$compiler" -std=c++20 -O1 -I "$static/include" "$source" "$static"/lib/libreel.a -fopenmp \
+"$compiler" -std=c++20 -O1 "${flags[@]}" -I "$static/include" "$source" "$static"/lib/libreel.a -fopenmp \
   -o "$work/static_program"
 
 expect() {  # <words> <program>: its output has the words
@@ -41,14 +42,17 @@ echo 'struct Library { const char* version; const void* rest[4]; } library = {"0
 expect "must be of version" "$work/program"
 expect "got 0.0.7" "$work/program"
 
-"$compiler" -shared -fopenmp -Wl,-z,defs "$@" -L "$lib" -lreel -Wl,-rpath,"\$ORIGIN" -o "$plugin"
+# The address sanitizer's functions are in a library of their own with g++, in the program with Clang.
+defined=(-Wl,-z,defs)
+[[ $("$compiler" --version) == *clang* ]] && defined=()
+"$compiler" -shared -fopenmp "${flags[@]}" "${defined[@]}" "$@" -L "$lib" -lreel -Wl,-rpath,"\$ORIGIN" -o "$plugin"
 expect "cuda:0" "$work/program"
 expect "sum 6" "$work/program"
 
 # Linked in statically, out of an archive from which only the linker's -u takes it.
 ar rcs "$work/libreel-cuda.a" "$@"
 for flag in "" -Wl,-u,reel_cuda_ops; do
-  "$compiler" -std=c++20 -O1 -I "$static/include" "$source" $flag "$work/libreel-cuda.a" "$static"/lib/libreel.a -fopenmp \
+  "$compiler" -std=c++20 -O1 "${flags[@]}" -I "$static/include" "$source" $flag "$work/libreel-cuda.a" "$static"/lib/libreel.a -fopenmp \
     -o "$work/linked$flag"
 done
 expect "cpu" "$work/linked"

@@ -83,9 +83,6 @@ int device_of(const void* address);
 /// Whether [address, address + bytes) lies in one live block of its device.
 bool in_block(const void* address, std::size_t bytes);
 
-/// Whether an address lies where a kernel comes to that leaves its block's shared memory; a signal handler may ask.
-bool is_behind_shared(const void* address);
-
 /// Whether this call, for a device, is the one that is to fail.
 bool injected(int device, cudaError_t& error);
 

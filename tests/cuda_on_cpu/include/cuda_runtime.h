@@ -157,7 +157,7 @@ namespace cuda_on_cpu {
 
 /// What the backend's cache tells of the blocks that it hands out and takes back: see executor.h.
 void block_handed_out(void* block, std::size_t bytes, std::size_t room);
-void block_returned(void* block, std::size_t bytes, std::size_t room);
+void block_returned(void* block, std::size_t room);
 
 /// Runs body(context) once per CUDA thread.
 cudaError_t launch(const cudaLaunchConfig_t& config, void (*body)(const void*), const void* context);
