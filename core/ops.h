@@ -29,7 +29,7 @@ enum class ScanOp : std::uint8_t { sum, prod };
 enum class GateOp : std::uint8_t { sigmoid, gelu, silu };
 enum class PoolOp : std::uint8_t { max, average };
 enum class SoftmaxOp : std::uint8_t { softmax, log_softmax };
-enum class RandomOp : std::uint8_t { uniform, normal, bits };
+enum class RandomOp : std::uint8_t { uniform, normal };
 
 /// A backend. Thread-safe; results do not depend on the number of threads.
 class REEL_API Ops {
@@ -50,7 +50,7 @@ class REEL_API Ops {
   virtual void copy(const Array& x, const Array& y) = 0;
   /// y[i] = start + i step; any dtype but bool8.
   virtual void arange(const Array& y, Scalar start, Scalar step) = 0;
-  /// uniform: [0, 1) with 24 (f32) or 53 (f64) bits; normal: Box-Muller on pairs of lanes; bits: i64, 32 random bits each.
+  /// uniform: [0, 1) with 24 (f32) or 53 (f64) bits; normal: Box-Muller on pairs of lanes.
   virtual void random(RandomOp op, const Array& y, const PhiloxState& state) = 0;
   /// Throws IndexError naming `op`, position and value unless 0 <= index[i] < limit, or index[i] == *exempt (may be null), for
   /// all i. i32 or i64, contiguous.

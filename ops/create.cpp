@@ -61,16 +61,18 @@ Tensor integers(std::int64_t low, std::int64_t high, const Shape& shape, Generat
     throw Error(std::string("randint: the numbers must fit ") + name_of(options.dtype) + ", got " +
                     std::to_string(low) + " and " + std::to_string(high),
                 where);
-  Tensor bits = new_tensor("randint", shape, {.dtype = i64, .device = options.device}, where);
-  backend(bits.device()).random(RandomOp::bits, bits.array(), place(generator, bits.size(), f32));
-  // Multiplying 32 random bits by the range and keeping the high word is uniform to 1 part in 2^32 / range.
-  const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
-  Tensor host = detail::transferred(bits, Device::cpu());
-  auto* values = host.array().as<std::int64_t>();
-  for (std::int64_t i = 0; i < host.size(); ++i)
-    values[i] = low + static_cast<std::int64_t>((static_cast<std::uint64_t>(values[i]) * range) >> 32);
-  host = detail::transferred(host, options.device);
-  return options.dtype == i64 ? host : detail::copied(host, options.dtype);
+  // low + floor(u range), u in [0, 1) of 53 bits: every number's probability is right to 1 part in 2^53 / range. The product
+  // never rounds up to the range, which is above it by more than half a step of double.
+  const auto range = static_cast<double>(static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low));
+  const Tensor product = new_tensor("randint", shape, {.dtype = f64, .device = options.device}, where);
+  Ops& ops = backend(product.device());
+  ops.random(RandomOp::uniform, product.array(), place(generator, product.size(), f64));
+  ops.binary(BinaryOp::mul, {.array = &product.array()}, {.scalar = range}, product.array());
+  Tensor y = detail::copied(product, i64);
+  ops.binary(BinaryOp::add, {.array = &y.array()}, {.scalar = low}, y.array());
+  if (options.dtype != i64) y = detail::copied(y, options.dtype);
+  detail::ran("randint", where, {}, y);
+  return y;
 }
 
 // 1 where the uniform number is below p.

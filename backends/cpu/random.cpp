@@ -80,17 +80,6 @@ struct NormalDouble {
   }
 };
 
-struct RandomBits {
-  using Element = int64_t;
-  static constexpr int64_t kPerBlock = 4;
-  REEL_INLINE static void write(const Lanes& lanes, int64_t blocks, int64_t* y) {
-#pragma omp simd
-    for (int64_t j = 0; j < blocks; ++j) {
-      for (int k = 0; k < 4; ++k) y[4 * j + k] = lanes.lane[k][j];
-    }
-  }
-};
-
 template <class Kind>
 void fill_random(const Array& y, const PhiloxState& state) {
   using Element = typename Kind::Element;
@@ -119,14 +108,9 @@ void CpuOps::random(RandomOp op, const Array& y, const PhiloxState& state) {
   const bool f64 = y.dtype == DType::f64;
   switch (op) {
     case RandomOp::uniform:
-      f64 ? fill_random<UniformDouble>(y, state) : fill_random<UniformFloat>(y, state);
-      break;
+      return f64 ? fill_random<UniformDouble>(y, state) : fill_random<UniformFloat>(y, state);
     case RandomOp::normal:
-      f64 ? fill_random<NormalDouble>(y, state) : fill_random<NormalFloat>(y, state);
-      break;
-    case RandomOp::bits:
-      fill_random<RandomBits>(y, state);
-      break;
+      return f64 ? fill_random<NormalDouble>(y, state) : fill_random<NormalFloat>(y, state);
   }
 }
 

@@ -42,13 +42,6 @@ struct NormalDouble {
     y[1] = pair.second;
   }
 };
-struct RandomBits {
-  using Element = int64_t;
-  static constexpr int kPerBlock = 4;
-  REEL_DEVICE static void make(const scalar::PhiloxBlock& block, int64_t* y) {
-    for (int k = 0; k < 4; ++k) y[k] = block.lane[k];
-  }
-};
 
 /// One block of numbers per thread and step.
 template <class Kind>
@@ -91,8 +84,6 @@ void CudaOps::random(RandomOp op, const Array& y, const PhiloxState& state) {
       return f64 ? run.template operator()<device::UniformDouble>() : run.template operator()<device::UniformFloat>();
     case RandomOp::normal:
       return f64 ? run.template operator()<device::NormalDouble>() : run.template operator()<device::NormalFloat>();
-    case RandomOp::bits:
-      return run.template operator()<device::RandomBits>();
   }
 }
 

@@ -139,6 +139,14 @@ TEST(Randint, IsUniformAndIndependent) {
   EXPECT_GT(kolmogorov_smirnov(mapped(wide, [](double v) { return (v + 5.5) * 0x1p-32; }), uniform_cdf), kSignificance);
 }
 
+// Of 2^32 random numbers 3 * 2^30 could not have the same part each: of every three neighbours one would have two.
+TEST(Randint, IsEvenInWideRanges) {
+  manual_seed(16);
+  const std::vector<double> x = values(randint(0, std::int64_t{3} << 30, {kCount}));
+  const std::vector<double> place = mapped(x, [](double v) { return std::fmod(v, 3); });
+  EXPECT_GT(chi_square_of(place, 3, [](double) { return 1.0 / 3; }), kSignificance);
+}
+
 TEST(Permutation, AllOrdersAreEquallyLikely) {
   Generator generator(16);
   std::vector<double> orders;
