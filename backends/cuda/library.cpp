@@ -1,6 +1,7 @@
 // The one symbol through which the rest of Reel reaches this backend.
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -56,11 +57,36 @@ CudaOps& gpu(int index) {
 
 namespace {
 
+std::string version(int capability) { return std::to_string(capability / 10) + "." + std::to_string(capability % 10); }
+
+/// 10 times the compute capability of a GPU: 75 for 7.5. A large number if it is not to be had.
+int capability(int index) {
+  int major = 0, minor = 0;
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index) != cudaSuccess) {
+    cudaGetLastError();
+    return std::numeric_limits<int>::max();
+  }
+  return 10 * major + minor;
+}
+
+/// The GPUs before the first for which there are no kernels, as it is older than all that they were compiled for. (CUDA numbers
+/// the fastest first.)
 int device_count(const char** missing) {
   watch_process();  // the driver, which is opened here, does not survive a fork
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaSuccess && count > 0) return count < kMostGpus ? count : kMostGpus - 1;
+  if (status == cudaSuccess && count > 0) {
+    int usable = 0;
+    while (usable < count && usable < kMostGpus - 1 && capability(usable) >= REEL_CUDA_LEAST_CAPABILITY) ++usable;
+    if (usable > 0) return usable;
+    static std::string old;
+    old = "this library was compiled for GPUs from compute capability " + version(REEL_CUDA_LEAST_CAPABILITY) +
+          " on; the first of this machine has " + version(capability(0)) +
+          " (CUDA_VISIBLE_DEVICES can put another one first)";
+    *missing = old.c_str();
+    return 0;
+  }
   cudaGetLastError();
   *missing = status == cudaErrorInsufficientDriver ? "the NVIDIA driver is missing, or older than this library needs"
              : status == cudaErrorNoDevice || status == cudaSuccess ? "this machine has no NVIDIA GPU that CUDA can use"

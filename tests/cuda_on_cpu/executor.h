@@ -41,6 +41,8 @@ std::int64_t device_bytes(int device);
 /// Number of devices that cudaGetDeviceCount tells, at most 4; at first 1. Each has memory of its own, which neither host code
 /// nor kernels of the others may touch.
 void set_device_count(int count);
+/// 10 times the compute capability that a device claims to have; at first 90.
+void set_capability(int device, int capability);
 
 /// A block of which the backend hands out the first `bytes`, again and again: unknown contents (all bits set: NaN), and
 /// nobody may touch the rest.

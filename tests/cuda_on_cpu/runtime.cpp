@@ -118,6 +118,7 @@ std::uint64_t work() {
 bool call_failed() { return runtime().failed; }
 
 void set_device_count(int count) { runtime().count = count; }
+void set_capability(int device, int capability) { runtime().capability[device] = capability; }
 std::int64_t waits() { return runtime().waits; }
 
 Inventory inventory() {
@@ -188,7 +189,20 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   REEL_INJECT(device);
-  *value = attribute == cudaDevAttrMultiProcessorCount ? 2 : 1;  // few, so that loops over the grid turn round
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = 2;  // few, so that loops over the grid turn round
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = runtime().capability[device] / 10;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = runtime().capability[device] % 10;
+      break;
+    case cudaDevAttrMemoryPoolsSupported:
+      *value = 1;
+      break;
+  }
   return cudaSuccess;
 }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {

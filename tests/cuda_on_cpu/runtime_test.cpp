@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
 
 #include "reel/backends/cuda/conv_weight_tiles.h"
+#include "reel/backends/cuda/cuda.h"
 #include "reel/backends/cuda/cuda_ops.h"
 #include "reel/backends/cuda/launch.h"
 #include "reel/core/error.h"
@@ -27,6 +29,26 @@ namespace {
 const Device kCuda = Device::cuda();
 
 cuda::Context& context() { return static_cast<cuda::CudaOps&>(backend(kCuda)).context(); }
+
+// The kernels of these tests are compiled for 7.5 and more, as it were: see CMakeLists.txt.
+TEST(CudaDevices, OnlyThoseThatThereAreKernelsForAreCounted) {
+  const auto count = [](int first, int second) {
+    cuda_on_cpu::set_capability(0, first);
+    cuda_on_cpu::set_capability(1, second);
+    const char* missing = "";
+    const int devices = reel_cuda_ops()->device_count(&missing);
+    return std::to_string(devices) + missing;
+  };
+  cuda_on_cpu::set_device_count(2);
+  EXPECT_EQ(count(90, 80), "2");
+  EXPECT_EQ(count(75, 100), "2");
+  EXPECT_EQ(count(86, 70), "1");
+  EXPECT_EQ(count(61, 90),
+            "0this library was compiled for GPUs from compute capability 7.5 on; the first of this machine has 6.1 "
+            "(CUDA_VISIBLE_DEVICES can put another one first)");
+  EXPECT_EQ(count(90, 90), "2");
+  cuda_on_cpu::set_device_count(1);
+}
 
 // --- memory -----------------------------------------------------------------------------------------------------------------
 
@@ -249,6 +271,7 @@ TEST(CudaFailure, AStickyErrorIsToldByEachLaterCall) {
 TEST(CudaFailure, EveryErrorThatEndsAllUseOfCudaIsTold) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto child = [](int code) {
+    Device::best();  // counts the devices
     cuda_on_cpu::fail_call(1, static_cast<cudaError_t>(code));
     int told = 0;
     for (int i = 0; i < 2; ++i) {

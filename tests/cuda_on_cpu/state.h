@@ -63,6 +63,7 @@ struct Runtime {
   Space spaces[kMostDevices];
   std::size_t capacity = std::size_t{1} << 30;  // of each
   int count = 1;
+  int capability[kMostDevices] = {90, 90, 90, 90};
   std::map<const char*, std::size_t> pinned;
   std::set<Stream*> streams;
   std::set<Event*> events;
