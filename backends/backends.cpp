@@ -28,7 +28,7 @@ const void* core_address() { return reinterpret_cast<const void*>(&backend); }
 /// The CUDA backend: linked in, or libreel-cuda.so beside libreel, or where the loader looks. Found once.
 struct CudaLibrary {
   const cuda::Library* library = nullptr;
-  std::string missing;  // if there is none, or no GPU: why
+  std::string missing;  // why there is none, no GPU, or none behind those that there are
   int devices = 0;
 
   CudaLibrary() {
@@ -95,9 +95,9 @@ __attribute__((noinline)) Ops& find_backend(Device device, SourceLocation where)
   const CudaLibrary& cuda = cuda_library();
   if (device.index >= 0 && device.index < cuda.devices) [[likely]]
     return cuda.library->ops(device.index);
-  throw DeviceError(cuda.devices == 0 ? "device: " + device.name() + " is not to be had: " + cuda.missing
-                                      : "device: must be one of the GPUs cuda:0 to cuda:" +
-                                            std::to_string(cuda.devices - 1) + ", got " + device.name(),
+  if (cuda.devices == 0) throw DeviceError("device: " + device.name() + " is not to be had: " + cuda.missing, where);
+  throw DeviceError("device: must be one of the GPUs cuda:0 to cuda:" + std::to_string(cuda.devices - 1) + ", got " +
+                        device.name() + (cuda.missing.empty() ? "" : "; " + cuda.missing),
                     where);
 }
 

@@ -64,11 +64,12 @@ Tensor integers(std::int64_t low, std::int64_t high, const Shape& shape, Generat
   // low + floor(u range), u in [0, 1) of 53 bits: every number's probability is right to 1 part in 2^53 / range. The product
   // never rounds up to the range, which is above it by more than half a step of double.
   const auto range = static_cast<double>(static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low));
-  const Tensor product = new_tensor("randint", shape, {.dtype = f64, .device = options.device}, where);
+  Tensor product = new_tensor("randint", shape, {.dtype = f64, .device = options.device}, where);
   Ops& ops = backend(product.device());
   ops.random(RandomOp::uniform, product.array(), place(generator, product.size(), f64));
   ops.binary(BinaryOp::mul, {.array = &product.array()}, {.scalar = range}, product.array());
   Tensor y = detail::copied(product, i64);
+  product = {};
   ops.binary(BinaryOp::add, {.array = &y.array()}, {.scalar = low}, y.array());
   if (options.dtype != i64) y = detail::copied(y, options.dtype);
   detail::ran("randint", where, {}, y);

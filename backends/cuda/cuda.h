@@ -10,7 +10,7 @@ namespace reel::cuda {
 struct Library {
   const char* version;  // of the Reel that it was built from
   const void* core;     // where its reel::backend is: both sides must use one core
-  /// How many GPUs there are; if none, `*missing` says what is missing.
+  /// How many GPUs, from the first on, can be used; `*missing` says why there are none, or no more.
   int (*device_count)(const char** missing);
   /// The backend of GPU number `index` < device_count. Throws DeviceError if it cannot be used.
   Ops& (*ops)(int index);

@@ -70,22 +70,25 @@ int capability(int index) {
   return 10 * major + minor;
 }
 
-/// The GPUs before the first for which there are no kernels, as it is older than all that they were compiled for. (CUDA numbers
-/// the fastest first.)
+/// The GPUs before the first that is older than all that the kernels were compiled for. (Unless CUDA_DEVICE_ORDER says otherwise,
+/// CUDA numbers the fastest first.)
 int device_count(const char** missing) {
   watch_process();  // the driver, which is opened here, does not survive a fork
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && count > 0) {
-    int usable = 0;
-    while (usable < count && usable < kMostGpus - 1 && capability(usable) >= REEL_CUDA_LEAST_CAPABILITY) ++usable;
-    if (usable > 0) return usable;
-    static std::string old;
-    old = "this library was compiled for GPUs from compute capability " + version(REEL_CUDA_LEAST_CAPABILITY) +
-          " on; the first of this machine has " + version(capability(0)) +
-          " (CUDA_VISIBLE_DEVICES can put another one first)";
-    *missing = old.c_str();
-    return 0;
+    if (count >= kMostGpus) count = kMostGpus - 1;
+    for (int i = 0; i < count; ++i) {
+      const int found = capability(i);
+      if (found >= REEL_CUDA_LEAST_CAPABILITY) continue;
+      static std::string old;
+      old = "this library was compiled for GPUs from compute capability " + version(REEL_CUDA_LEAST_CAPABILITY) +
+            " on, and number " + std::to_string(i) + " of this machine has " + version(found) +
+            " (CUDA_VISIBLE_DEVICES can leave it out)";
+      *missing = old.c_str();
+      return i;
+    }
+    return count;
   }
   cudaGetLastError();
   *missing = status == cudaErrorInsufficientDriver ? "the NVIDIA driver is missing, or older than this library needs"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <set>
 
@@ -98,6 +99,14 @@ TEST(Random, IntegersCoverTheirRangeEvenly) {
   for (const int count : counts) EXPECT_NEAR(count, 10'000, 500);
   EXPECT_THROW_WITH(randint(3, 3, {1}), Error, "randint", "got 3 and 3", "random_test.cpp");
   EXPECT_THROW_WITH(randint(0, 3, {1}, {.dtype = f32}), DTypeError, "randint", "f32");
+}
+
+TEST(Random, IntegersMayLieAtTheEndsOfTheirType) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  for (const std::int64_t low : {Limits::min(), -(std::int64_t{1} << 53) - 1, Limits::max() - 3}) {
+    const auto x = randint(low, low + 3, {1000}).to_vector<std::int64_t>();
+    EXPECT_EQ(std::set<std::int64_t>(x.begin(), x.end()), (std::set<std::int64_t>{low, low + 1, low + 2}));
+  }
 }
 
 TEST(Random, APermutationHoldsEachNumberOnce) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Runs CUDA kernels on the CPU, to test them: one fiber per CUDA thread, block after block. What it finds, and what it
+// Runs CUDA kernels on the CPU, to test them: a fiber for each CUDA thread that waits, block after block. What it finds, and what it
 // cannot find: docs/cuda.md.
 
 #include <cuda_runtime.h>

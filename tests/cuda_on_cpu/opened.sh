@@ -52,8 +52,8 @@ expect "sum 6" "$work/program"
 # Linked in statically, out of an archive from which only the linker's -u takes it.
 ar rcs "$work/libreel-cuda.a" "$@"
 for flag in "" -Wl,-u,reel_cuda_ops; do
-  "$compiler" -std=c++20 -O1 "${flags[@]}" -I "$static/include" "$source" $flag "$work/libreel-cuda.a" "$static"/lib/libreel.a -fopenmp \
-    -o "$work/linked$flag"
+  "$compiler" -std=c++20 -O1 "${flags[@]}" -I "$static/include" "$source" $flag "$work/libreel-cuda.a" \
+    "$static"/lib/libreel.a -fopenmp -o "$work/linked$flag"
 done
 expect "cpu" "$work/linked"
 expect "sum 6" "$work/linked-Wl,-u,reel_cuda_ops"

@@ -79,9 +79,13 @@ TEST_F(CudaRandom, IntegersAreTheSameAsOnTheCpu) {
       return randint(-3, 1000, shape, generator, options);
     });
   }
-  expect_same_numbers(i64, [](const Shape& shape, Generator& generator, TensorOptions options) {
-    return randint(-(std::int64_t{1} << 31), std::int64_t{1} << 31, shape, generator, options);
+  expect_same_numbers(u8, [](const Shape& shape, Generator& generator, TensorOptions options) {
+    return randint(250, 256, shape, generator, options);
   });
+  for (const std::int64_t low : {-(std::int64_t{1} << 31), (std::int64_t{1} << 53) + 1})
+    expect_same_numbers(i64, [low](const Shape& shape, Generator& generator, TensorOptions options) {
+      return randint(low, low + (std::int64_t{1} << 32), shape, generator, options);
+    });
 }
 
 TEST_F(CudaRandom, IntegersDoNotComeByWayOfTheHost) {
