@@ -28,7 +28,8 @@ KERNEL = re.compile(r"Compiling entry function '(\S+)' for 'sm_(\d+)'.*?(\d+) by
 def compile_report(nvcc, include, archs, path):
     with tempfile.TemporaryDirectory() as folder:
         command = [nvcc, "-std=c++20", "-O3", "--fmad=false", "--diag-suppress=1675", "-Xptxas=-v",
-                   *(f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs), '-DREEL_VERSION="checked"', f"-DREEL_CUDA_LEAST_CAPABILITY={min(archs)}",
+                   *(f"-gencode=arch=compute_{a},code=sm_{a}" for a in archs), '-DREEL_VERSION="checked"',
+                   f"-DREEL_CUDA_LEAST_CAPABILITY={min(archs, key=int)}",
                    "-Xcompiler=-Wall,-Wextra,-ffp-contract=off", *(f"-I{i}" for i in include.split(":")),
                    "-c", str(path), "-o", f"{folder}/out.o"]
         result = subprocess.run(command, text=True, capture_output=True)

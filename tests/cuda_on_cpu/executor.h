@@ -1,7 +1,7 @@
 #pragma once
 
-// Runs CUDA kernels on the CPU, to test them: a fiber for each CUDA thread that waits, block after block. What it finds, and what it
-// cannot find: docs/cuda.md.
+// Runs CUDA kernels on the CPU, to test them: a fiber for each CUDA thread that waits, block after block. What it finds, and what
+// it cannot find: docs/cuda.md.
 
 #include <cuda_runtime.h>
 

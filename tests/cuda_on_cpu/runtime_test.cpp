@@ -52,6 +52,26 @@ TEST(CudaDevices, OnlyThoseThatThereAreKernelsForAreCounted) {
   cuda_on_cpu::set_device_count(1);
 }
 
+TEST(CudaDevices, WhyOneIsNotCountedIsTold) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";  // a process that has not counted them
+  const auto child = [](int first, int second, int asked_for, const char* told) {
+    cuda_on_cpu::set_device_count(2);
+    cuda_on_cpu::set_capability(0, first);
+    cuda_on_cpu::set_capability(1, second);
+    try {
+      zeros({1}, {.device = Device::cuda(asked_for)});
+    } catch (const DeviceError& error) {
+      std::_Exit(std::string(error.what()).find(told) != std::string::npos ? 0 : 1);
+    }
+    std::_Exit(2);
+  };
+  EXPECT_EXIT(child(86, 70, 1, "to cuda:0, got cuda:1; this library was compiled for GPUs from"),
+              testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(child(61, 90, 0, "cuda:0 is not to be had: this library was compiled for GPUs from"),
+              testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(child(90, 80, 1, ""), testing::ExitedWithCode(2), "");
+}
+
 // --- memory -----------------------------------------------------------------------------------------------------------------
 
 TEST(CudaMemory, BlocksAreReused) {
