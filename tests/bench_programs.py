@@ -48,7 +48,13 @@ here=$(dirname "$0")
 case "$*" in
   "-m venv --clear "*) [[ $HAD == nothing ]] && exit 1; mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; touch "$4/bin/has-pip" ;;
   "-m pip --version") [[ -e $here/has-pip ]] ;;
-  "-m pip install "*) echo "$*" >>"$here/asked"; [[ " $HAD " == *" ${!#} "* ]] ;;
+  "-m pip install "*uv) [[ " $HAD " == *" uv"* ]] && cp "$0" "$here/uv" ;;
+  "-m pip install "* | "pip install "*)
+    echo "$*" >>"$here/asked"
+    [[ $1 == pip ]] && mkdir -p "$here/../uv-cache"
+    [[ $1 == pip && " $HAD " == *" uv-fails "* ]] && exit 1
+    [[ " $HAD " == *" ${!#} "* ]] ;;
+  "-m pip config list") [[ " $HAD " != *" index "* ]] || echo "global.index-url='https://here'" ;;
   "-c import "*) name=${2#import }; [[ -e $here/has-$name ]] ;;
   *) exit 2 ;;
 esac
@@ -193,6 +199,28 @@ class Environment(InFolder):
         self.assertIn("python3-venv", told)
         self.write("made/bin/python", PYTHON)  # as python3 leaves it where it has no pip
         self.assertEqual(self.make("numpy numba torch"), (["numpy", "numba", "torch"], ""))
+
+    def asked(self, had):
+        """(who was asked, for what), until all is there."""
+        self.write("path/python3", PYTHON)
+        made = self.folder / "made"
+        subprocess.run([ROOT / "scripts/bench-python", made], capture_output=True, check=True,
+                       env={**os.environ, "PATH": f"{self.folder / 'path'}:{os.environ['PATH']}", "HAD": had})
+        self.assertFalse((made / "uv-cache").exists())
+        lines = [line.split() for line in (made / "bin/asked").read_text().splitlines()]
+        return [("uv" if words[0] == "pip" else "pip", words[-1]) for words in lines]
+
+    def test_uv_fetches_where_it_can_be_had(self):
+        names = ("numpy", "numba", "torch")
+        self.assertEqual(self.asked("uv numpy numba torch"), [("uv", name) for name in names])
+
+    def test_pip_does_where_uv_can_not(self):
+        names = ("numpy", "numba", "torch")
+        self.assertEqual(self.asked("uv-fails numpy numba torch"), [(who, name) for name in names for who in ("uv", "pip")])
+
+    def test_pip_does_where_it_is_told_of_an_index(self):
+        names = ("numpy", "numba", "torch")
+        self.assertEqual(self.asked("uv index numpy numba torch"), [("pip", name) for name in names])
 
     def test_an_environment_without_stamps_is_complete_if_its_packages_are(self):
         self.write("made/bin/python", PYTHON)

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .judge import OTHER_LAYOUT
@@ -197,11 +198,14 @@ def find_sides(build, peers, python, ops=True, quick=False, avx2=False):
     cores = os.cpu_count() or 1
     counts = (0,) if quick or cores == 1 else (cores, 1)
     sides, missing = [], []
-    for name, ways in settings.items():
+    with ThreadPoolExecutor() as pool:  # side by side: PyTorch and numba take seconds to start
+        starts = {name: [(setting, command, pool.submit(Program, command, environment, setting))
+                         for setting, command, environment in ways] for name, ways in settings.items()}
+    for name, ways in starts.items():
         programs = []
-        for setting, command, environment in ways:
+        for setting, command, start in ways:
             try:
-                programs.append(Program(command, environment, setting))
+                programs.append(start.result())
             except RuntimeError as error:
                 if shutil.which(command[0]):
                     print(f"bench: {error}" + f" ({setting})" * bool(setting), file=sys.stderr)

@@ -16,6 +16,7 @@ SUITES = {
     "ops": ("every op as a share of the machine's limits", r"[\w/]+#\w+", r"(add|exp|softmax|matmul|conv2d)#\w+"),
     "users": ("start-up, memory and compile time of a user's program", r"$^", None),
 }
+LONG = ("ops", "users")  # to compile, which --quick does not unless they are named
 
 
 def rows_of(name, bars, available, quick):
