@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "reel/backends/cpu/gemm_kernel.h"
 #include "reel/backends/cpu/gemm_pack.h"
 
 /// Dot products: few rows of a times many rows of a transposed b, as a layer does for a single sample. Each lane of a
@@ -10,15 +11,15 @@ namespace reel::cpu::REEL_CPU_ISA::product {
 
 inline constexpr int kDotRows = 4;  // of a
 
-/// c[i, j] (+)= sum over k of a[i * a_stride + k * a_step] b[j, k] for i < rows, j < columns, up to `vectors` registers.
+/// c[i, j] (+)= sum over k of a[i * a_stride + k * a_step] b[j, k] for i < rows, j < columns: of one register, or of two, which
+/// overlap where columns do not fill them: of these both compute the same bits.
 template <class T, int rows, int vectors>
 void dot_tile(const T* a, int64_t a_stride, int64_t a_step, const T* b, int64_t b_stride, int64_t k, int64_t columns,
               bool load_c, T* c, int64_t c_stride) {
   using V = Vec<T>;
   constexpr int lanes = 16 / static_cast<int>(sizeof(T));
-  constexpr int last = vectors - 1;
-  const int last_columns = static_cast<int>(columns) - last * V::width;
-  const auto mask = V::first(last_columns);
+  const auto mask = V::first(vectors == 1 ? columns : V::width);
+  const int64_t begin[2] = {0, vectors == 2 ? columns - V::width : 0};
 
   V acc[rows][vectors];
 #pragma GCC unroll 4
@@ -27,46 +28,63 @@ void dot_tile(const T* a, int64_t a_stride, int64_t a_step, const T* b, int64_t 
     for (int v = 0; v < vectors; ++v) {
       if (!load_c) {
         acc[i][v] = V::zero();
-      } else if (v < last) {
-        acc[i][v] = V::load(c + i * c_stride + v * V::width);
+      } else if (vectors == 2) {
+        acc[i][v] = V::load(c + i * c_stride + begin[v]);
       } else {
-        acc[i][v] = V::load(c + i * c_stride + v * V::width, mask);
+        acc[i][v] = V::load(c + i * c_stride, mask);
       }
     }
+  const auto add_products = [&](int v, int64_t p, V column) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+    for (int i = 0; i < rows; ++i) acc[i][v] = fma(V::broadcast(a[i * a_stride + p * a_step]), column, acc[i][v]);
+  };
 
-  const int64_t whole = k / lanes * lanes;
-  for (int64_t p = 0; p < whole; p += lanes) {
-    V column[vectors][lanes];
+  int64_t p = 0;
+  PlacesInRows<T, V::width> places[2] = {{b, b_stride}, {b + begin[1] * b_stride, b_stride}};
+  if constexpr (kVectorBytes == 64 && vectors == 2 && rows <= 2) {
+    // A line of each row at a time, of one register's rows after the other's: where rows lie a power of two apart, lines that are
+    // read in pieces, and those of other rows in between, push one another out of the first cache.
+    for (; p + V::width <= k; p += V::width)
 #pragma GCC unroll 2
-    for (int v = 0; v < vectors; ++v)
-      load_transposed(b + v * V::width * b_stride + p, b_stride, v < last ? V::width : last_columns, column[v]);
-#pragma GCC unroll 4
-    for (int q = 0; q < lanes; ++q)
-#pragma GCC unroll 4
-      for (int i = 0; i < rows; ++i) {
-        const V a_i = V::broadcast(a[i * a_stride + (p + q) * a_step]);
-#pragma GCC unroll 2
-        for (int v = 0; v < vectors; ++v) acc[i][v] = fma(a_i, column[v][q], acc[i][v]);
+      for (int v = 0; v < 2; ++v) {
+        V column[V::width];
+        transposition::load_square([&](int r) { return places[v][r]; }, column);
+        places[v].move(kVectorBytes);
+#pragma GCC unroll 16
+        for (int q = 0; q < V::width; ++q) add_products(v, p + q, column[q]);
       }
   }
-  for (int64_t p = whole; p < k; ++p) {
+  for (const int64_t whole = k / lanes * lanes; p < whole; p += lanes) {
+    V column[vectors][lanes];
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) {
+      if constexpr (vectors == 2) {
+        load_strip([&](int r) { return places[v][r]; }, column[v]);
+        places[v].move(16);
+      } else {
+        load_transposed(b + p, b_stride, static_cast<int>(columns), column[v]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int q = 0; q < lanes; ++q)
+#pragma GCC unroll 2
+      for (int v = 0; v < vectors; ++v) add_products(v, p + q, column[v][q]);
+  }
+  for (; p < k; ++p) {
     alignas(kVectorBytes) T column[vectors * V::width] = {};
     for (int64_t j = 0; j < columns; ++j) column[j] = b[j * b_stride + p];
-#pragma GCC unroll 4
-    for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 2
-      for (int v = 0; v < vectors; ++v)
-        acc[i][v] = fma(V::broadcast(a[i * a_stride + p * a_step]), V::load(column + v * V::width), acc[i][v]);
+    for (int v = 0; v < vectors; ++v) add_products(v, p, V::load(column + (vectors == 2 ? begin[v] : 0)));
   }
 
 #pragma GCC unroll 4
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
-      if (v < last) {
-        acc[i][v].store(c + i * c_stride + v * V::width);
+      if (vectors == 2) {
+        acc[i][v].store(c + i * c_stride + begin[v]);
       } else {
-        acc[i][v].store(c + i * c_stride + v * V::width, mask);
+        acc[i][v].store(c + i * c_stride, mask);
       }
     }
 }

@@ -52,8 +52,8 @@ REEL_INLINE void exchange_all(V (&rows)[n]) {
   }
 }
 
-/// As exchange, of runs of 16 bytes in 64: a takes the even ones of both, b the odd ones. For rows that lie a quarter,
-/// then half of their number apart, that transposes such runs, by one instruction each, without a table of lanes.
+/// As exchange, of runs of 16 bytes in 64: a takes the even ones of both, b the odd ones, by one instruction each, without a table of
+/// lanes.
 template <class V>
 REEL_INLINE void exchange_sixteens(V& a, V& b) {
   constexpr int run = 16 / static_cast<int>(sizeof(a[0])), width = 4 * run;
@@ -74,29 +74,54 @@ REEL_INLINE void exchange_all_sixteens(V (&rows)[n]) {
   }
 }
 
+/// Where exchanges leave column i. (Of four elements in 16 bytes the second and the third change places.)
+template <class T>
+REEL_INLINE constexpr int place_of_column(int i) {
+  return sizeof(T) == 4 ? (i & ~3) | (i % 2) * 2 | (i / 2 % 2) : i;
+}
+
+/// Lane r of columns[c] = row(r)[c], for 64 bytes of each row. (Rows that are a quarter of all apart come into one register by a
+/// load, which leaves three of four rounds of exchanges, all within the halves of rows.)
+template <class T, class Row>
+REEL_INLINE void load_square(Row row, Vec<T, 64> (&columns)[64 / sizeof(T)]) {
+  constexpr int quarter = kStrip<T>, half = 2 * quarter;
+#pragma GCC unroll 2
+  for (int h = 0; h < 2; ++h) {
+    decltype(columns[0].raw) rows[half];
+#pragma GCC unroll 8
+    for (int i = 0; i < half; ++i) {
+      const int r = i < quarter ? i : i + quarter;
+      rows[i] = join(Vec<T, 32>::load(row(r) + h * half), Vec<T, 32>::load(row(r + quarter) + h * half)).raw;
+    }
+    exchange_all<0>(rows);
+    if constexpr (quarter == 4) exchange_all<1>(rows);
+    exchange_all_sixteens<quarter>(rows);
+#pragma GCC unroll 8
+    for (int i = 0; i < half; ++i) columns[h * half + i].raw = rows[place_of_column<T>(i)];
+  }
+}
+
 /// y[r, c] = x[r, c] for r, c < kSquare, where x is contiguous along r and y along c. (Without arrays that are copied, and with
 /// loops that the compiler unrolls early, everything stays in registers.)
 template <class T, int bytes = kBytes>
 REEL_INLINE void square(const T* x, int64_t x_stride, T* y, int64_t y_stride) {
   constexpr int n = kSquare<T, bytes>;
-  typedef T Vector __attribute__((vector_size(bytes)));
-  typedef T Unaligned __attribute__((vector_size(bytes), aligned(sizeof(T)), may_alias));
-  Vector rows[n];
-#pragma GCC unroll 16
-  for (int i = 0; i < n; ++i) rows[i] = *reinterpret_cast<const Unaligned*>(x + i * x_stride);
-  exchange_all<0>(rows);
   if constexpr (bytes == 64) {
-    if constexpr (n == 16) exchange_all<1>(rows);
-    exchange_all_sixteens<n / 4>(rows);
-    exchange_all_sixteens<n / 2>(rows);
+    Vec<T, bytes> columns[n];
+    load_square([=](int r) { return x + r * x_stride; }, columns);
+#pragma GCC unroll 16
+    for (int i = 0; i < n; ++i) columns[i].store(y + i * y_stride);
   } else {
+    typedef T Vector __attribute__((vector_size(bytes)));
+    typedef T Unaligned __attribute__((vector_size(bytes), aligned(sizeof(T)), may_alias));
+    Vector rows[n];
+#pragma GCC unroll 16
+    for (int i = 0; i < n; ++i) rows[i] = *reinterpret_cast<const Unaligned*>(x + i * x_stride);
+    exchange_all<0>(rows);
     if constexpr (n > 2) exchange_all<1>(rows);
     if constexpr (n > 4) exchange_all<2>(rows);
-  }
 #pragma GCC unroll 16
-  for (int i = 0; i < n; ++i) {  // four elements in 16 bytes: the second and the third have changed places
-    const int at = sizeof(T) == 4 ? (i & ~3) | (i % 2) * 2 | (i / 2 % 2) : i;
-    *reinterpret_cast<Unaligned*>(y + i * y_stride) = rows[at];
+    for (int i = 0; i < n; ++i) *reinterpret_cast<Unaligned*>(y + i * y_stride) = rows[place_of_column<T>(i)];
   }
 }
 
