@@ -152,7 +152,7 @@ REEL_INLINE void accumulate(const Tile<T>& tile, const T* tile_a, typename V::Ma
 }
 
 // Not for the sanitizers where registers are wide: they take minutes to compile it, and the tests put the operands next to
-// unmapped pages instead. (With local arrays, as in the partial loads of x86-64-v2, g++ would leave the stack poisoned.)
+// unmapped pages instead.
 template <class T, int rows, int vectors, bool masked, int bytes>
 #if defined(__AVX2__)
 __attribute__((no_sanitize("address", "undefined")))

@@ -42,6 +42,12 @@ REEL_INLINE T fma(T a, T b, T c) {
 #endif
 }
 
+/// The first n of four lanes, 0 <= n <= 4, by moves: lanes that are put together in memory can't be loaded until all have got there.
+REEL_INLINE __m128 load_first(const float* p, int n) {
+  if (n >= 4) return _mm_loadu_ps(p);
+  const __m128 zero = _mm_setzero_ps(), last = (n & 1) != 0 ? _mm_load_ss(p + (n & 2)) : zero;
+  return (n & 2) != 0 ? _mm_movelh_ps(_mm_loadl_pi(zero, reinterpret_cast<const __m64*>(p)), last) : last;
+}
 /// Stores the first n of four lanes, 0 <= n <= 4.
 REEL_INLINE void store_first(float* p, __m128 x, int n) {
   if (n >= 4) return _mm_storeu_ps(p, x);
@@ -98,11 +104,7 @@ struct Register<float, 16> {
 #else
   using Mask = int;
   static REEL_INLINE Mask first(std::int64_t n) { return static_cast<int>(n); }
-  static REEL_INLINE Raw load(const float* p, Mask n) {
-    alignas(16) float lanes[4] = {0, 0, 0, 0};
-    for (int i = 0; i < n; ++i) lanes[i] = p[i];
-    return _mm_load_ps(lanes);
-  }
+  static REEL_INLINE Raw load(const float* p, Mask n) { return load_first(p, n); }
   static REEL_INLINE void store(float* p, Raw x, Mask n) { store_first(p, x, n); }
 #endif
 };
