@@ -70,6 +70,24 @@ T number(const T* of_channels, int64_t channel, T neutral) {
   return of_channels != nullptr ? of_channels[channel] : neutral;
 }
 
+/// y = standard(x) factor + term, over a run. (Of its own: among the loops around it g++ keeps numbers and pointers in memory.)
+template <class T>
+__attribute__((noinline)) void write_run(const T* x, int64_t n, Standardize<T> standard, T factor, T term, T* y) {
+  for_each_vector<T>(0, n, [=](auto lanes, int64_t i) {
+    lanes.store(y + i, standard(lanes.load(x + i)) * Vec<T>::broadcast(factor) + Vec<T>::broadcast(term));
+  });
+}
+
+/// dx, or dx + what is there, of a run whose scale is `factor`.
+template <class T>
+__attribute__((noinline)) void write_gradient(const T* x, const T* dy, int64_t n, Standardize<T> standard,
+                                              RowGradient<T> gradient, T factor, bool add, T* dx) {
+  for_each_vector<T>(0, n, [=](auto lanes, int64_t i) {
+    const Vec<T> dx_i = gradient(standard(lanes.load(x + i)), lanes.load(dy + i) * Vec<T>::broadcast(factor));
+    lanes.store(dx + i, add ? lanes.load(dx + i) + dx_i : dx_i);
+  });
+}
+
 /// What backward reads and writes; null: not there, not wanted. sums [rows, 2, channels]: a row for each image or for all: of
 /// dy xhat and of dy.
 template <class T>
@@ -108,13 +126,9 @@ struct Backward {
     if (dx == nullptr) return;
     const Standardize<T> standard(center, gradient.rest, rate);
     in.each_run(g, [&](int64_t image, int64_t channel) {
-      const T *const from = in.run(image, channel), *const grad = dy + in.place(image, channel);
-      T* const to = dx + in.place(image, channel);
-      const Vec<T> factor = Vec<T>::broadcast(number(scale, channel, T(1)));
-      for_each_vector<T>(0, in.length, [=, add = add](auto lanes, int64_t i) {
-        const Vec<T> dx_i = gradient(standard(lanes.load(from + i)), lanes.load(grad + i) * factor);
-        lanes.store(to + i, add ? lanes.load(to + i) + dx_i : dx_i);
-      });
+      const int64_t place = in.place(image, channel);
+      write_gradient(in.run(image, channel), dy + place, in.length, standard, gradient, number(scale, channel, T(1)),
+                     add, dx + place);
     });
   }
 };
@@ -134,13 +148,8 @@ void CpuOps::normalize_channels(const Array& x, int64_t groups, double epsilon, 
       if (variance != nullptr) variance->as<T>()[r] = s.variance;
       const Standardize<T> standard(s);
       in.each_run(g, [&, to = y.as<T>()](int64_t image, int64_t channel) {
-        const T* const from = in.run(image, channel);
-        T* const run = to + in.place(image, channel);
-        const Vec<T> factor = Vec<T>::broadcast(number(scales, channel, T(1))),
-                     term = Vec<T>::broadcast(number(shifts, channel, T(-0.0)));
-        for_each_vector<T>(0, in.length, [=](auto lanes, int64_t i) {
-          lanes.store(run + i, standard(lanes.load(from + i)) * factor + term);
-        });
+        write_run(in.run(image, channel), in.length, standard, number(scales, channel, T(1)),
+                  number(shifts, channel, T(-0.0)), to + in.place(image, channel));
       });
     });
   });
