@@ -44,8 +44,10 @@ void weighted_sums(const T* table, const int64_t* index, const T* weight, const 
       for (int64_t i = segments.offsets[s]; i < segments.offsets[s + 1]; ++i) {
         const auto row = Pack<T, K>::load(lanes, table + index[i] * width + j);
         const Vec<T> factor = Vec<T>::broadcast(weight != nullptr ? weight[i] : T(1));
+#pragma GCC unroll 4
         for (int k = 0; k < K; ++k) sum.v[k] = fma(factor, row.v[k], sum.v[k]);
       }
+#pragma GCC unroll 4
       for (int k = 0; k < K; ++k) sum.v[k] = sum.v[k] / by;
       sum.store(lanes, y + s * width + j);
     });

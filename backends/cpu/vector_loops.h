@@ -253,21 +253,25 @@ struct Pack {
 
   static REEL_INLINE Pack broadcast(T x) {
     Pack pack;
+#pragma GCC unroll 8
     for (int k = 0; k < K; ++k) pack.v[k] = Vec<T>::broadcast(x);
     return pack;
   }
   template <class Lanes>
   static REEL_INLINE Pack load(Lanes lanes, const T* p) {
     Pack pack;
+#pragma GCC unroll 8
     for (int k = 0; k < K; ++k) pack.v[k] = lanes.load(p + k * Vec<T>::width);
     return pack;
   }
   template <class Lanes>
   REEL_INLINE void store(Lanes lanes, T* p) const {
+#pragma GCC unroll 8
     for (int k = 0; k < K; ++k) lanes.store(p + k * Vec<T>::width, v[k]);
   }
   friend REEL_INLINE Pack operator+(const Pack& a, const Pack& b) {
     Pack sum;
+#pragma GCC unroll 8
     for (int k = 0; k < K; ++k) sum.v[k] = a.v[k] + b.v[k];
     return sum;
   }
