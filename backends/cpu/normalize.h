@@ -102,7 +102,9 @@ REEL_INLINE Sums<T, K> sum_runs(const RunPieces<T>& pieces, int64_t count, F f) 
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t last = min(pieces.length, first + pieces.size);
       all = all + sum_vectors<T, K>(
-                      first, last, [=](const Pack<T, K>& acc, auto lanes, int64_t i) { return f(acc, lanes, run, i); });
+                      first, last, [=](const Pack<T, K>& acc, auto lanes, int64_t i) __attribute__((always_inline)) {
+                        return f(acc, lanes, run, i);
+                      });
       first = last;
       if (last < pieces.length) continue;
       first = 0;

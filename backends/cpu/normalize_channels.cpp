@@ -104,11 +104,13 @@ struct Backward {
     const auto of_channel = [&](int64_t channel) {
       const T *const from = in.run(g.image, channel), *const grad = dy + in.place(g.image, channel);
       const int64_t step = in.image_stride, grad_step = in.channels * in.length;
-      Sums<T, 3> own = sum_runs<T, 3>(in.pieces, g.images, [=](const auto& acc, auto lanes, int64_t image, int64_t i) {
-        const Vec<T> dy_i = lanes.load(grad + image * grad_step + i);
-        const Vec<T> d = existing(lanes, lanes.load(from + image * step + i) - Vec<T>::broadcast(center));
-        return Pack<T, 3>{{acc.v[0] + dy_i, fma(dy_i, d * Vec<T>::broadcast(rate), acc.v[1]), acc.v[2] + d}};
-      });
+      Sums<T, 3> own = sum_runs<T, 3>(
+          in.pieces,
+          g.images, [=](const auto& acc, auto lanes, int64_t image, int64_t i) __attribute__((always_inline)) {
+            const Vec<T> dy_i = lanes.load(grad + image * grad_step + i);
+            const Vec<T> d = existing(lanes, lanes.load(from + image * step + i) - Vec<T>::broadcast(center));
+            return Pack<T, 3>{{acc.v[0] + dy_i, fma(dy_i, d * Vec<T>::broadcast(rate), acc.v[1]), acc.v[2] + d}};
+          });
       of_scale[channel] = own.of[1];
       of_shift[channel] = own.of[0];
       const T factor = number(scale, channel, T(1));
