@@ -188,7 +188,7 @@ def main():
     parser.add_argument("--torch", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true",
                         help="one short round, more of a bar that is missed, and few rows of each suite; "
-                             f"{' and '.join(suites.LONG)} only where named")
+                             f"{' and '.join(suites.NOT_IN_QUICK)} only where named")
     parser.add_argument("--avx2", action="store_true", help="as if the CPU had no AVX-512: Reel and all peers are told so")
     parser.add_argument("--suite", action="append", choices=suites.SUITES, default=[],
                         help="only this one: " + "; ".join(f"{name}: {what}" for name, (what, _, _) in suites.SUITES.items()))
@@ -207,7 +207,7 @@ def main():
 
     programs.exit_without(options.build)
     bars = json.loads((ROOT / "benchmarks/bars.json").read_text())
-    chosen = options.suite or [name for name in suites.SUITES if not (options.quick and name in suites.LONG)]
+    chosen = suites.chosen(options.suite, options.quick)
     whole = not (options.suite or options.rows or options.quick)
     reel, limits_program, peers, missing = programs.find_sides(options.build, options.peers, options.python, "ops" in chosen,
                                                                options.quick, options.avx2)

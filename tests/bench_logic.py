@@ -449,6 +449,11 @@ class Documents(unittest.TestCase):
         self.assertEqual(len(rows), len(set(rows)))
         self.assertEqual(suites.rows_of("bars", bars, [], quick=False), rows)
 
+    def test_quick_leaves_out_what_takes_long_to_compile_unless_it_is_named(self):
+        self.assertEqual(suites.chosen([], quick=False), list(suites.SUITES))
+        self.assertEqual(set(suites.SUITES) - set(suites.chosen([], quick=True)), {"ops", "users"})
+        self.assertEqual(suites.chosen(["ops", "users"], quick=True), ["ops", "users"])
+
 
 class OnAGpu(unittest.TestCase):
     def test_bars_are_met_or_missed_or_have_no_peer(self):

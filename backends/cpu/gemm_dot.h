@@ -40,7 +40,8 @@ void dot_tile(const T* a, int64_t a_stride, int64_t a_step, const T* b, int64_t 
   };
 
   int64_t p = 0;
-  PlacesInRows<T, V::width> places[2] = {{b, b_stride}, {b + begin[1] * b_stride, b_stride}};
+  const int64_t stride = vectors == 2 ? b_stride : 0;  // of one register they are not used
+  RowPointers<T, V::width> row[2] = {{b, stride}, {b + begin[1] * stride, stride}};
   if constexpr (kVectorBytes == 64 && vectors == 2 && rows <= 2) {
     // A line of each row at a time, of one register's rows after the other's: where rows lie a power of two apart, lines that are
     // read in pieces, and those of other rows in between, push one another out of the first cache.
@@ -48,8 +49,8 @@ void dot_tile(const T* a, int64_t a_stride, int64_t a_step, const T* b, int64_t 
 #pragma GCC unroll 2
       for (int v = 0; v < 2; ++v) {
         V column[V::width];
-        transposition::load_square([&](int r) { return places[v][r]; }, column);
-        places[v].move(kVectorBytes);
+        transposition::load_square([&](int r) { return row[v][r]; }, column);
+        row[v].advance(kVectorBytes);
 #pragma GCC unroll 16
         for (int q = 0; q < V::width; ++q) add_products(v, p + q, column[q]);
       }
@@ -59,8 +60,8 @@ void dot_tile(const T* a, int64_t a_stride, int64_t a_step, const T* b, int64_t 
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
       if constexpr (vectors == 2) {
-        load_strip([&](int r) { return places[v][r]; }, column[v]);
-        places[v].move(16);
+        load_strip([&](int r) { return row[v][r]; }, column[v]);
+        row[v].advance(16);
       } else {
         load_transposed(b + p, b_stride, static_cast<int>(columns), column[v]);
       }

@@ -54,14 +54,14 @@ REEL_INLINE void keep_in_register(T& value) {
   asm("" : "+r"(value));
 }
 
-/// Places in rows that lie a stride apart, which move on together. One pointer for every five rows: an x86 address takes a
+/// Pointers into rows that lie a stride apart, which advance together. One pointer for every five rows: an x86 address takes a
 /// register, once, twice or four times, on top at no cost, and there is one of 3 strides too.
 template <class T, int rows>
-struct PlacesInRows {
+struct RowPointers {
   static constexpr int kPointers = (rows + 4) / 5;
   const char* p[kPointers];
   int64_t stride, stride3;
-  REEL_INLINE PlacesInRows(const T* first, int64_t elements)
+  REEL_INLINE RowPointers(const T* first, int64_t elements)
       : stride(elements * static_cast<int64_t>(sizeof(T))), stride3(3 * stride) {
     keep_in_register(stride3);
 #pragma GCC unroll 16
@@ -70,7 +70,7 @@ struct PlacesInRows {
   REEL_INLINE const T* operator[](int i) const {
     return reinterpret_cast<const T*>(p[i / 5] + (i % 5 == 3 ? stride3 : i % 5 * stride));
   }
-  REEL_INLINE void move(int64_t bytes) {
+  REEL_INLINE void advance(int64_t bytes) {
 #pragma GCC unroll 16
     for (int g = 0; g < kPointers; ++g) {
       p[g] += bytes;
@@ -113,11 +113,11 @@ template <bool masked, bool copying, class T, class V, int rows, int vectors>
 REEL_INLINE void accumulate(const Tile<T>& tile, const T* tile_a, typename V::Mask mask, V (&acc)[rows][vectors]) {
   // The tallest tile takes all registers.
   constexpr bool in_place = kVectorBytes == 32 || (kVectorBytes == 64 && rows == kTileRows<2> && vectors == 2);
-  PlacesInRows<T, rows> a(tile_a, tile.a_row);
-  const int64_t a_step = tile.a_step * static_cast<int64_t>(sizeof(T));
+  RowPointers<T, rows> a(tile_a, tile.a_row);
+  const int64_t a_step_bytes = tile.a_step * static_cast<int64_t>(sizeof(T));
   const T* b = tile.b;
   T* copy = tile.b_copy;
-  const int64_t ahead = tile.k >= kLongColumn && a_step > kPackedStep ? kColumnsAhead * a_step : 0;
+  const int64_t ahead = tile.k >= kLongColumn && a_step_bytes > kPackedStep ? kColumnsAhead * a_step_bytes : 0;
   const auto step = [&]() __attribute__((always_inline)) {
     V b_row[vectors];
 #pragma GCC unroll 4
@@ -137,7 +137,7 @@ REEL_INLINE void accumulate(const Tile<T>& tile, const T* tile_a, typename V::Ma
     // The line of the column's last element: that of its first was the tile's before. (Where `ahead` is 0 it is there already: a
     // loop without this would be one more copy of each tile.)
     if (vectors == 2 && !masked) __builtin_prefetch(a.p[0] + (rows - 1) * static_cast<int64_t>(sizeof(T)) + ahead);
-    a.move(a_step);
+    a.advance(a_step_bytes);
     b += tile.b_stride;
     keep_in_register(b);
     if (copying) copy += vectors * V::width;

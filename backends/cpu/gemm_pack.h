@@ -62,7 +62,7 @@ void transpose(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y
   constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(T));
   for (int64_t c = 0; c < columns; c += line) {
     int64_t r = 0;
-    if constexpr (kVectorBytes == 64)  // whole lines, which a register takes at once
+    if constexpr (kVectorBytes == 64)  // squares of whole lines
       for (; columns - c >= line && rows - r >= line; r += line)
         transposition::square<T, 64>(x + r * x_stride + c, x_stride, y + c * y_stride + r, y_stride);
     transpose_strips(x + r * x_stride + c, x_stride, rows - r, min(line, columns - c), y + c * y_stride + r, y_stride);

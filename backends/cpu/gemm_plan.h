@@ -220,7 +220,7 @@ REEL_INLINE bool better_turned(const Product<T>& p) {
   if (!p.b.transposed && (p.n > width / 2 || (p.n >= p.m && p.n > kDotRows))) return false;  // neither costs less
   if (p.m * p.n > 1 << 16 && p.n > kDotRows) return false;
   // One or two columns upright: a number of a is waited for at each multiply-add of a register that is all but empty. Without
-  // AVX-512 the formulas below miss that; and without AVX2 that one or two rows turned are no more.
+  // AVX-512 the formulas below miss that; and without AVX2 that one or two rows, turned, are such columns.
   if (kVectorBytes <= 32 && p.n <= 2 && !p.a.transposed && p.m >= 16 && p.k >= (p.n == 1 ? 8 : 64)) return true;
   if (kVectorBytes == 16 && p.m <= 2 && p.b.transposed) return false;
   const int64_t pieces = is_small(p) ? 1 : 2;  // of c's columns, each of which takes all of a

@@ -57,8 +57,9 @@ void weighted_sums(const T* table, const int64_t* index, const T* weight, const 
 /// Out of line: the compiler would unfold the sum's recursion in every loop around it.
 template <class T>
 __attribute__((noinline)) T dot(const T* a, const T* b, int64_t n) {
-  return sum_row<T>(n,
-                    [=](Vec<T> acc, auto lanes, int64_t i) { return fma(lanes.load(a + i), lanes.load(b + i), acc); });
+  return sum_row<T>(
+      n, [=](Vec<T> acc, auto lanes, int64_t i)
+             __attribute__((always_inline)) { return fma(lanes.load(a + i), lanes.load(b + i), acc); });
 }
 
 template <class T>

@@ -6,8 +6,7 @@
 #include "reel/backends/cpu/kernel.h"
 #include "reel/backends/cpu/simd.h"
 
-/// Transposition of elements of 4 and 8 bytes in registers, first within each 16 bytes: of squares, whose halves then follow, and
-/// of strips, as many columns as 16 bytes hold and as many rows as a vector has lanes, which are loaded and stored in pieces.
+/// Transposition of elements of 4 and 8 bytes in registers, first within each 16 bytes: of squares, and of strips, as many columns as 16 bytes hold and as many rows as a vector has lanes, which are loaded and stored in pieces.
 namespace reel::cpu::REEL_CPU_ISA {
 
 /// The columns of a strip.
@@ -101,8 +100,8 @@ REEL_INLINE void load_square(Row row, Vec<T, 64> (&columns)[64 / sizeof(T)]) {
   }
 }
 
-/// y[r, c] = x[r, c] for r, c < kSquare, where x is contiguous along r and y along c. (Without arrays that are copied, and with
-/// loops that the compiler unrolls early, everything stays in registers.)
+/// y[r, c] = x[r, c] for r, c < kSquare, where x is contiguous along r and y along c. (With loops that the
+/// compiler unrolls early everything stays in registers.)
 template <class T, int bytes = kBytes>
 REEL_INLINE void square(const T* x, int64_t x_stride, T* y, int64_t y_stride) {
   constexpr int n = kSquare<T, bytes>;

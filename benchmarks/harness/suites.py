@@ -16,7 +16,11 @@ SUITES = {
     "ops": ("every op as a share of the machine's limits", r"[\w/]+#\w+", r"(add|exp|softmax|matmul|conv2d)#\w+"),
     "users": ("start-up, memory and compile time of a user's program", r"$^", None),
 }
-LONG = ("ops", "users")  # to compile, which --quick does not unless they are named
+NOT_IN_QUICK = ("ops", "users")  # unless they are named, for they take long to compile
+
+
+def chosen(named, quick):
+    return named or [name for name in SUITES if not (quick and name in NOT_IN_QUICK)]
 
 
 def rows_of(name, bars, available, quick):
