@@ -68,7 +68,7 @@ REEL_INLINE void run_activation(int64_t count, const float* x, float* y, [[maybe
   run_piecewise(kValue<Op>, x, x, y, count, past_caches, formula);
 #elif defined(__AVX2__)
   using Pair = Vec<float>[2];
-  long_formula_of_vectors<2>(count, x, x, y, past_caches, [](const Pair& x_i, const Pair&, Pair& y_i) {
+  long_formula_of_vectors<2>(count, x, x, y, past_caches, [](const Pair& x_i, const Pair&, Pair& y_i, const float*) {
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) y_i[v] = Gelu::value(x_i[v]);
   });
@@ -83,10 +83,11 @@ REEL_INLINE void run_activation_backward(int64_t count, const float* x, const fl
   run_piecewise(kSlope<Op>, x, dy, dx, count, past_caches, formula);
 #elif defined(__AVX2__)
   using Pair = Vec<float>[2];
-  long_formula_of_vectors<2>(count, x, dy, dx, past_caches, [](const Pair& x_i, const Pair& dy_i, Pair& dx_i) {
+  long_formula_of_vectors<2>(count, x, dy, dx, past_caches,
+                             [](const Pair& x_i, const Pair& dy_i, Pair& dx_i, const float*) {
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) dx_i[v] = dy_i[v] * Gelu::derivative(x_i[v]);
-  });
+                               for (int v = 0; v < 2; ++v) dx_i[v] = dy_i[v] * Gelu::derivative(x_i[v]);
+                             });
 #else
   formula(x, dy, dx, count);
 #endif

@@ -14,9 +14,9 @@ REEL_INLINE int64_t alone_with_formula(DType dtype) {
   return 1024 * (kVectorBytes / static_cast<int64_t>(size_of(dtype)));
 }
 
-/// Elements from what is computed to what is asked for.
+/// Elements from what is computed to what is asked for: with AVX-512, where less time passes, twice as many.
 template <class T>
-inline constexpr int64_t kAhead = 2048 / static_cast<int64_t>(sizeof(T));
+inline constexpr int64_t kAhead = (kVectorBytes == 64 ? 4096 : 2048) / static_cast<int64_t>(sizeof(T));
 
 /// Calls body(n, a, b, y) for the elements [0, count) of a, b and y, with n a multiple of `step`, a multiple of the vectors'
 /// width. y may be a or b, but not overlap them otherwise. The last, partial step goes through memory on the stack: so the
@@ -82,8 +82,9 @@ REEL_INLINE void long_formula(int64_t count, const T* a, const T* b, T* y, F f) 
   }
 }
 
-/// The same for f(a, b, y) of `together` vectors of each, so that one's steps can run while the others' wait. If `past_caches`, y,
-/// which is aligned then, goes there vector by vector: it has a formula's time to leave, and what comes next time to arrive.
+/// The same for f(a, b, y, at) of `together` vectors of each, so that one's steps can run while the others' wait; `at` is where those
+/// of a were. If `past_caches`, y, which is aligned then, goes there vector by vector: it has a formula's time to leave, and what
+/// comes next time to arrive.
 template <int together, class T, class F>
 REEL_INLINE void long_formula_of_vectors(int64_t count, const T* a, const T* b, T* y, bool past_caches, F f) {
   using V = Vec<T>;
@@ -97,7 +98,7 @@ REEL_INLINE void long_formula_of_vectors(int64_t count, const T* a, const T* b, 
         a_i[v] = V::load(from_a + i + v * V::width);
         b_i[v] = V::load(from_b + i + v * V::width);
       }
-      f(a_i, b_i, y_i);
+      f(a_i, b_i, y_i, from_a + i);
       if (streams) {
         for (int64_t k = 0; k < step; k += 64 / static_cast<int64_t>(sizeof(T))) {
           __builtin_prefetch(from_a + i + kAhead<T> + k);
