@@ -55,16 +55,19 @@ REEL_INLINE void transpose_strips(const T* x, int64_t x_stride, int64_t rows, in
   }
 }
 
-/// y[c, r] = x[r, c] for x [rows, columns]. A cache line of columns at a time: the lines of y that are being written to are few, and
-/// stay near even where they lie a power of two apart.
+/// y[c, r] = x[r, c] for x [rows, columns]. With AVX-512 in squares of whole lines, and of a few rows at a time, which the processor
+/// foresees. The rest a cache line of columns at a time: the lines of y that are being written to are few, and stay near even where
+/// they lie a power of two apart.
 template <class T>
 void transpose(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y, int64_t y_stride) {
   constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(T));
-  for (int64_t c = 0; c < columns; c += line) {
-    int64_t r = 0;
-    if constexpr (kVectorBytes == 64)  // squares of whole lines
-      for (; columns - c >= line && rows - r >= line; r += line)
+  const int64_t squares = kVectorBytes == 64 ? columns & -line : 0;
+  if constexpr (kVectorBytes == 64)
+    for (int64_t r = 0; rows - r >= line; r += line)
+      for (int64_t c = 0; c < squares; c += line)
         transposition::square<T, 64>(x + r * x_stride + c, x_stride, y + c * y_stride + r, y_stride);
+  for (int64_t c = 0; c < columns; c += line) {
+    const int64_t r = c < squares ? rows & -line : 0;
     transpose_strips(x + r * x_stride + c, x_stride, rows - r, min(line, columns - c), y + c * y_stride + r, y_stride);
   }
 }
