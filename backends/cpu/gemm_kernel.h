@@ -92,6 +92,16 @@ inline constexpr int64_t kRowsAhead = 12;
 /// Columns of a transposed a that are asked for ahead, where they lie further apart than packed ones (kPackedStep bytes): each
 /// is a line or two, which another core may have written. Short ones would end before. (By whole tiles alone: others are few.)
 inline constexpr int64_t kColumnsAhead = 32, kLongColumn = 128, kPackedStep = 128;
+template <class T>
+REEL_INLINE bool asks_for_columns(const Tile<T>& tile) {
+  return tile.k >= kLongColumn && tile.a_step * static_cast<int64_t>(sizeof(T)) > kPackedStep;
+}
+/// Whether so many rows of one register have a loop of their own that asks (one more load at each step would take others a twentieth
+/// more time): the tallest tiles, of which a tall and narrow product consists.
+template <int vectors>
+REEL_INLINE constexpr bool may_ask(int64_t rows) {
+  return kVectorBytes >= 32 && vectors == 1 && rows + 1 >= kTileRows<1>;
+}
 
 /// Steps of k that the tallest tiles, which do most of the work, take at a time: fewer instructions, which matter most where another
 /// thread shares the core, and less depends on where in memory the loop begins (up to a tenth with AVX2 on Zen 3).
@@ -108,8 +118,8 @@ REEL_INLINE constexpr bool is_tall(int64_t rows) {
   return kVectorBytes == 32 && vectors >= 2 && rows == kTileRows<vectors>;
 }
 
-/// The chains of a tile whose rows of a begin at `tile_a`. `copying`: into tile.b_copy too.
-template <bool masked, bool copying, class T, class V, int rows, int vectors>
+/// The chains of a tile whose rows of a begin at `tile_a`. `copying`: into tile.b_copy too. `asking`: for what is to be read of a.
+template <bool masked, bool copying, bool asking, class T, class V, int rows, int vectors>
 REEL_INLINE void accumulate(const Tile<T>& tile, const T* tile_a, typename V::Mask mask, V (&acc)[rows][vectors]) {
   // The tallest tile takes all registers.
   constexpr bool in_place = kVectorBytes == 32 || (kVectorBytes == 64 && rows == kTileRows<2> && vectors == 2);
@@ -117,7 +127,7 @@ REEL_INLINE void accumulate(const Tile<T>& tile, const T* tile_a, typename V::Ma
   const int64_t a_step_bytes = tile.a_step * static_cast<int64_t>(sizeof(T));
   const T* b = tile.b;
   T* copy = tile.b_copy;
-  const int64_t ahead = tile.k >= kLongColumn && a_step_bytes > kPackedStep ? kColumnsAhead * a_step_bytes : 0;
+  const int64_t ahead = asks_for_columns(tile) ? kColumnsAhead * a_step_bytes : 0;
   const auto step = [&]() __attribute__((always_inline)) {
     V b_row[vectors];
 #pragma GCC unroll 4
@@ -136,7 +146,7 @@ REEL_INLINE void accumulate(const Tile<T>& tile, const T* tile_a, typename V::Ma
     }
     // The line of the column's last element: that of its first was the tile's before. (Where `ahead` is 0 it is there already: a
     // loop without this would be one more copy of each tile.)
-    if (vectors == 2 && !masked) __builtin_prefetch(a.p[0] + (rows - 1) * static_cast<int64_t>(sizeof(T)) + ahead);
+    if (asking) __builtin_prefetch(a.p[0] + (rows - 1) * static_cast<int64_t>(sizeof(T)) + ahead);
     a.advance(a_step_bytes);
     b += tile.b_stride;
     keep_in_register(b);
@@ -178,10 +188,13 @@ void compute_tile(const Tile<T>& tile) {
         for (int v = 0; v < vectors; ++v) acc[i][v] = V::zero();
     }
 
+    constexpr bool asks = vectors == 2 && !masked;
     if (vectors >= 2 && tile.b_copy != nullptr) {
-      accumulate<masked, true>(tile, a, mask, acc);
+      accumulate<masked, true, asks>(tile, a, mask, acc);
+    } else if (may_ask<vectors>(rows) && tile.k >= 2 * kLongColumn && asks_for_columns(tile)) {
+      accumulate<masked, false, true>(tile, a, mask, acc);
     } else {
-      accumulate<masked, false>(tile, a, mask, acc);
+      accumulate<masked, false, asks>(tile, a, mask, acc);
     }
 
     if (tile.bias != nullptr) {
