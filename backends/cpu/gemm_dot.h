@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <utility>
 
 #include "reel/backends/cpu/gemm_kernel.h"
 #include "reel/backends/cpu/gemm_pack.h"
@@ -9,7 +11,18 @@
 /// register is the chain of one row of b; two registers at a time hide fma's latency.
 namespace reel::cpu::REEL_CPU_ISA::product {
 
-inline constexpr int kDotRows = 4;  // of a
+/// Rows of a: the most there can be, and those of tiles of one register. (With AVX2 five take as long by a tile, whose panel of a
+/// transposed b costs less there.)
+template <class T>
+inline constexpr int kDotRows = kVectorBytes == 64 && sizeof(T) == 4 ? 8 : 4;
+inline constexpr int kFewDotRows = 4;
+
+/// Whether a product of m rows and n columns by a transposed b is best one of dot products: of many rows if columns are many too, for
+/// those that are left over then cost little.
+template <class T>
+REEL_INLINE bool takes_dots(int64_t m, int64_t n) {
+  return m <= kFewDotRows || (m <= kDotRows<T> && n >= 4 * Vec<T>::width);
+}
 
 /// c[i, j] (+)= sum over k of a[i * a_stride + k * a_step] b[j, k] for i < rows, j < columns: of one register, or of two, which
 /// overlap where columns do not fill them: of these both compute the same bits.
@@ -22,7 +35,7 @@ void dot_tile(const T* a, int64_t a_stride, int64_t a_step, const T* b, int64_t 
   const int64_t begin[2] = {0, vectors == 2 ? columns - V::width : 0};
 
   V acc[rows][vectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
@@ -35,7 +48,7 @@ void dot_tile(const T* a, int64_t a_stride, int64_t a_step, const T* b, int64_t 
       }
     }
   const auto add_products = [&](int v, int64_t p, V column) __attribute__((always_inline)) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < rows; ++i) acc[i][v] = fma(V::broadcast(a[i * a_stride + p * a_step]), column, acc[i][v]);
   };
 
@@ -73,12 +86,16 @@ void dot_tile(const T* a, int64_t a_stride, int64_t a_step, const T* b, int64_t 
   }
   for (; p < k; ++p) {
     alignas(kVectorBytes) T column[vectors * V::width] = {};
-    for (int64_t j = 0; j < columns; ++j) column[j] = b[j * b_stride + p];
+    const T* from = b + p;
+    for (int64_t j = 0; j < columns; ++j, from += b_stride) {
+      column[j] = *from;
+      keep_in_register(from);  // not by gathers, whose code is longer than all the rest
+    }
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) add_products(v, p, V::load(column + (vectors == 2 ? begin[v] : 0)));
   }
 
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
@@ -90,17 +107,23 @@ void dot_tile(const T* a, int64_t a_stride, int64_t a_step, const T* b, int64_t 
     }
 }
 
-/// The above for m = 1 .. kDotRows rows and any number of columns up to two registers.
+/// The above for m = 1 .. kDotRows rows and any number of columns up to two registers. (Of one register it takes few rows at a time:
+/// that is for what is left of the columns.)
 template <class T>
 REEL_INLINE void dot_products(int64_t m, const T* a, int64_t a_stride, bool a_transposed, const T* b, int64_t b_stride,
                               int64_t k, int64_t columns, bool load_c, T* c, int64_t c_stride) {
   using Function = void (*)(const T*, int64_t, int64_t, const T*, int64_t, int64_t, int64_t, bool, T*, int64_t);
-  static constexpr Function tiles[kDotRows][2] = {{dot_tile<T, 1, 1>, dot_tile<T, 1, 2>},
-                                                  {dot_tile<T, 2, 1>, dot_tile<T, 2, 2>},
-                                                  {dot_tile<T, 3, 1>, dot_tile<T, 3, 2>},
-                                                  {dot_tile<T, 4, 1>, dot_tile<T, 4, 2>}};
-  tiles[m - 1][columns > Vec<T>::width](a, a_transposed ? 1 : a_stride, a_transposed ? a_stride : 1, b, b_stride, k,
-                                        columns, load_c, c, c_stride);
+  static constexpr Function of_one[kFewDotRows] = {dot_tile<T, 1, 1>, dot_tile<T, 2, 1>, dot_tile<T, 3, 1>,
+                                                   dot_tile<T, 4, 1>};
+  static constexpr auto of_two = []<int... i>(std::integer_sequence<int, i...>) {
+    return std::array<Function, kDotRows<T>>{dot_tile<T, i + 1, 2>...};
+  }
+  (std::make_integer_sequence<int, kDotRows<T>>());
+  const int64_t row = a_transposed ? 1 : a_stride, step = a_transposed ? a_stride : 1;
+  if (columns > Vec<T>::width) return of_two[m - 1](a, row, step, b, b_stride, k, columns, load_c, c, c_stride);
+  for (int64_t i = 0; i < m; i += kFewDotRows)
+    of_one[min<int64_t>(kFewDotRows, m - i) - 1](a + i * row, row, step, b, b_stride, k, columns, load_c,
+                                                 c + i * c_stride, c_stride);
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA::product

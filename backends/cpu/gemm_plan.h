@@ -179,10 +179,11 @@ void multiply_small(const Product<T>& p) {
                     panel);
 }
 
-/// At most kDotRows rows of a by a transposed b.
+/// Few rows of a by a transposed b.
 template <class T>
 void multiply_dots(const Product<T>& p) {
-  const int64_t rows_of_b = (int64_t{1} << 16) / (kPanel<T> * p.k) * kPanel<T>;
+  const int64_t numbers_of_b = (int64_t{1} << 18) / max<int64_t>(p.m, 4),
+                rows_of_b = numbers_of_b / (kPanel<T> * p.k) * kPanel<T>;
   parallel_for(p.n, max(rows_of_b, kPanel<T>), [&](int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; j += kPanel<T>) {
       const int64_t columns = min(kPanel<T>, end - j);
@@ -196,18 +197,19 @@ void multiply_dots(const Product<T>& p) {
 /// With c's columns across the lanes of a register.
 template <class T>
 void multiply_upright(const Product<T>& p) {
-  if (p.b.transposed && p.m <= kDotRows) return multiply_dots(p);
+  if (p.b.transposed && takes_dots<T>(p.m, p.n)) return multiply_dots(p);
   if (is_small(p)) return multiply_small(p);
   const Block<T> x = block_of(p);
   multiply_in_parallel(x, cut_of(x));
 }
 
 /// Rough costs, in halves of a cycle per register, to choose the way round. A transposed a is copied, or waited for;
-/// a transposed b is turned, once for each of `times`.
+/// a transposed b is turned, once for each of `times`, but for `dots`.
 template <class T>
-REEL_INLINE int64_t cost_of(int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, int64_t times) {
+REEL_INLINE int64_t cost_of(int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed, int64_t times,
+                            bool dots) {
   constexpr int64_t width = Vec<T>::width;
-  if (b_transposed && m <= kDotRows) return n * k * (7 + m) / width;
+  if (dots) return n * k * (7 + m) / width;
   const int64_t copying = a_transposed && n > kPanel<T> ? 4 * m / width : 0;
   const int64_t turning = b_transposed ? 8 * (n / width) + (n % width > 0 ? 24 : 0) : 0;
   return (max<int64_t>(m, 4) * ceil_div(n, width) + copying + turning * times) * k;
@@ -217,8 +219,8 @@ REEL_INLINE int64_t cost_of(int64_t m, int64_t n, int64_t k, bool a_transposed, 
 template <class T>
 REEL_INLINE bool better_turned(const Product<T>& p) {
   constexpr int64_t width = Vec<T>::width;
-  if (!p.b.transposed && (p.n > width / 2 || (p.n >= p.m && p.n > kDotRows))) return false;  // neither costs less
-  if (p.m * p.n > 1 << 16 && p.n > kDotRows) return false;
+  if (!p.b.transposed && (p.n > width / 2 || (p.n >= p.m && p.n > kFewDotRows))) return false;  // neither costs less
+  if (p.m * p.n > 1 << 16 && p.n > kFewDotRows) return false;
   // One or two columns upright: a number of a is waited for at each multiply-add of a register that is all but empty. Without
   // AVX-512 the formulas below miss that; and without AVX2 that one or two rows, turned, are such columns.
   if (kVectorBytes <= 32 && p.n <= 2 && !p.a.transposed && p.m >= 16 && p.k >= (p.n == 1 ? 8 : 64)) return true;
@@ -226,8 +228,9 @@ REEL_INLINE bool better_turned(const Product<T>& p) {
   const int64_t pieces = is_small(p) ? 1 : 2;  // of c's columns, each of which takes all of a
   constexpr int64_t once = kVectorBytes == 64 ? 14 : 10;
   const int64_t turning = p.n == 1 && p.c_stride == 1 ? 0 : (p.accumulate ? 2 : 1) * once * p.m * p.n / width;
-  return cost_of<T>(p.n, p.m, p.k, !p.b.transposed, !p.a.transposed, pieces) + turning <
-         cost_of<T>(p.m, p.n, p.k, p.a.transposed, p.b.transposed, 1);
+  return cost_of<T>(p.n, p.m, p.k, !p.b.transposed, !p.a.transposed, pieces, !p.a.transposed && p.n <= kFewDotRows) +
+             turning <
+         cost_of<T>(p.m, p.n, p.k, p.a.transposed, p.b.transposed, 1, p.b.transposed && takes_dots<T>(p.m, p.n));
 }
 
 /// c' = b' a' in c itself, if it is a dense column, or in `room`, and from there into c.
@@ -242,7 +245,7 @@ void multiply_turned(const Product<T>& p, T* room) {
   turned.relu = false;
   turned.c = room != nullptr ? room : p.c;
   turned.c_stride = p.m;
-  if (p.n > kDotRows && !is_small(p)) {
+  if (p.n > kFewDotRows && !is_small(p)) {
     const Block<T> x = block_of(turned);
     return multiply_in_parallel(x, cut_of(x), &p);
   }
@@ -258,27 +261,28 @@ void multiply_turned(const Product<T>& p, T* room) {
 
 template <class T>
 void multiply_turned(const Product<T>& p) {
-  constexpr int64_t small = 1024, strip = small / kDotRows;
+  constexpr int64_t small = 1024, strip = small / kFewDotRows;
   if (p.n == 1 && p.c_stride == 1) return multiply_turned<T>(p, nullptr);
   if (p.m * p.n <= small) {
     alignas(kVectorBytes) T room[small];
     return multiply_turned(p, room);
   }
-  if (p.n > kDotRows) {
+  if (p.n > kFewDotRows) {
     const Scratch room(sizeof(T) * p.m * p.n);
     return multiply_turned(p, room.as<T>());
   }
   // Tall and narrow: by strips of rows.
-  parallel_for(ceil_div(p.m, strip), ceil_div(kProductGrain, strip * kDotRows * p.k), [&](int64_t begin, int64_t end) {
-    alignas(kVectorBytes) T room[small];
-    for (int64_t i = begin * strip; i < min(end * strip, p.m); i += strip) {
-      Product<T> part = p;
-      part.m = min(strip, p.m - i);
-      part.a.data = p.a.at(i, 0);
-      part.c = p.c + i * p.c_stride;
-      multiply_turned(part, room);
-    }
-  });
+  parallel_for(ceil_div(p.m, strip), ceil_div(kProductGrain, strip * kFewDotRows * p.k),
+               [&](int64_t begin, int64_t end) {
+                 alignas(kVectorBytes) T room[small];
+                 for (int64_t i = begin * strip; i < min(end * strip, p.m); i += strip) {
+                   Product<T> part = p;
+                   part.m = min(strip, p.m - i);
+                   part.a.data = p.a.at(i, 0);
+                   part.c = p.c + i * p.c_stride;
+                   multiply_turned(part, room);
+                 }
+               });
 }
 
 /// k = 0: sums of nothing.
