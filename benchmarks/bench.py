@@ -209,7 +209,7 @@ def main():
     bars = json.loads((ROOT / "benchmarks/bars.json").read_text())
     chosen = suites.chosen(options.suite, options.quick)
     whole = not (options.suite or options.rows or options.quick)
-    reel, limits_program, peers, missing = programs.find_sides(options.build, options.peers, options.python, "ops" in chosen,
+    reel, limits_program, peers, missing = programs.find_sides(options.build, options.peers, options.python, chosen,
                                                                options.quick, options.avx2)
     for name in missing:
         print(f"bench: {name} is not here: its columns are left out", file=sys.stderr)

@@ -169,9 +169,12 @@ AVX2 = {
 }
 
 
-def find_sides(build, peers, python, ops=True, quick=False, avx2=False):
+PROGRAMS = {"ladder": "gemm_ladder", "ops": "op_rows"}  # of suites whose rows are apart
+
+
+def find_sides(build, peers, python, chosen=tuple(PROGRAMS), quick=False, avx2=False):
     """(Reel, the limits' program, the peers that can be had, names of what is not here). What does not start is told of.
-    `ops`: with the rows of that suite; `avx2`: all are told to do without AVX-512."""
+    `chosen`: the suites that are measured; `avx2`: all are told to do without AVX-512."""
     ignored = sorted(filter(is_setting, os.environ))
     if ignored:
         print(f"bench: ignored, as all are measured with the same settings: {', '.join(ignored)}", file=sys.stderr)
@@ -216,7 +219,7 @@ def find_sides(build, peers, python, ops=True, quick=False, avx2=False):
         else:
             missing.append(name)
     own = []
-    for name in ("rows", "gemm_ladder", *["op_rows"] * ops):
+    for name in ("rows", *(program for suite, program in PROGRAMS.items() if suite in chosen)):
         program = build / f"benchmarks/benchmark_{name}"
         if program.exists():
             own.append(start_own(program, only.get("reel")))

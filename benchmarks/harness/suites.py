@@ -16,7 +16,7 @@ SUITES = {
     "ops": ("every op as a share of the machine's limits", r"[\w/]+#\w+", r"(add|exp|softmax|matmul|conv2d)#\w+"),
     "users": ("start-up, memory and compile time of a user's program", r"$^", None),
 }
-NOT_IN_QUICK = ("ops", "users")  # unless they are named, for they take long to compile
+NOT_IN_QUICK = ("ladder", "ops", "users")  # unless they are named, for they take long to compile
 
 
 def chosen(named, quick):
