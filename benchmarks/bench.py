@@ -75,12 +75,18 @@ def measure_all(chosen, bars, reel, limits, peers, options, results):
         def undecided(times, limit_times):
             return judge.Judge({row: {"times": times, "limits": limit_times}}, limits.work).undecided(entry, row)
 
+        def limited(times):  # with --quick only where they may excuse a bar that is missed
+            if not options.quick or "at_least_share" in entry or row not in entry.get("limits", {}):
+                return True
+            return any(met is False for _, _, met in judge.Judge({row: {"times": times}}, limits.work).verdicts(entry, row))
+
         progress.show(row, len(turns), weight)
         limits.sample(seconds / 2, every=60 if options.quick else 20)
         try:
             result, found = measure.measure_row(
                 row, reel, peers, limits, suites.limits_beside(row, bars), rounds_of_row, seconds_of_row,
-                variants=suites.shows_variants(row, chosen), beside=judge.rows_beside(entry, row), undecided=undecided)
+                variants=suites.shows_variants(row, chosen), beside=judge.rows_beside(entry, row), undecided=undecided,
+                limited=limited)
             results[row] = measure.joined(results[row], result) if row in results else result
             problems += found
         except RuntimeError as error:

@@ -348,6 +348,21 @@ class Measuring(unittest.TestCase):
         self.assertEqual([row for row, *_ in program.asked], ["sum_100"] * 3 + ["add#l2", "mul#l2"] * 3)
         self.assertEqual(results["mul#l2"]["times"]["reel"]["plain"], [2.0] * 3)
 
+    def test_quick_measures_limits_only_where_a_bar_is_missed(self):
+        limit = {"limit": {"count": 1, "of": "limit_copy"}, "share": 0.85}
+        bars = [{"rows": ["fast", "slow"], "bars": {"torch": 2}, "limits": {"fast": limit, "slow": limit}}]
+        reel, torch = FakeProgram({"fast": 1.0, "slow": 1.0}), FakeProgram({"fast": 3.0, "slow": 1.5})
+        for quick, taken in ((True, {"fast": 0, "slow": 3}), (False, {"fast": 5, "slow": 5})):
+            results, limits = {}, measure.Limits(FakeProgram({"limit_copy": 0.5}))
+            options = types.SimpleNamespace(quick=quick, rounds=5, rows="")
+            bench.measure_all(["bars"], bars, programs.Side("reel", [reel]), limits, [programs.Side("torch", [torch])], options, results)
+            self.assertEqual({row: len(outcome["limits"]["limit_copy"]) for row, outcome in results.items()}, taken)
+
+    def test_quick_leaves_out_rows_of_400_mb(self):
+        bars = [{"rows": ["row_sums_1e4x1e4", "row_sums_1e5x100"]}]
+        self.assertEqual(suites.rows_of("bars", bars, [], quick=True), ["row_sums_1e5x100"])
+        self.assertEqual(suites.rows_of("bars", bars, [], quick=False), bars[0]["rows"])
+
     def test_an_op_that_fails_in_a_later_round_is_left_out_and_told_once(self):
         class Dies(FakeProgram):
             def ask(self, row, seconds, threads=0):

@@ -4,6 +4,7 @@
 The protocol is that of runner.h: lines "<row> <seconds> [<threads>]" on stdin, a line of JSON for each on stdout.
 """
 
+import importlib.util
 import json
 import os
 import random
@@ -44,12 +45,18 @@ def digest(arrays):
 
 
 def torch_rows():
-    import torch
+    # Imported by the rows themselves: it takes seconds, and a list of them needs only to know that it is there.
+    if importlib.util.find_spec("torch") is None:
+        raise ModuleNotFoundError("No module named 'torch'")
 
     def tensor(stream, shape, scale=1.0):
+        import torch
+
         return torch.from_numpy(inputs(stream, shape, scale))
 
     def add_1():
+        import torch
+
         a, b = tensor(1, (1,)), tensor(2, (1,))
         last = []
 
@@ -62,6 +69,8 @@ def torch_rows():
         return calls, lambda: digest(last)
 
     def mlp(widths, batch):
+        import torch
+
         layers = []
         for i in range(len(widths) - 1):
             if i > 0:
@@ -87,6 +96,8 @@ def torch_rows():
         return calls, lambda: digest([(p.detach() - start).numpy() for p, start in zip(net.parameters(), before)])
 
     def adam_step(clips_and_averages):
+        import torch
+
         size = 1000
         w = tensor(1000, (size, size), 1 / np.sqrt(size)).requires_grad_(True)
         x, before = tensor(1, (size, size)), w.detach().clone()
@@ -207,8 +218,6 @@ def time_slope(calls, budget):
 
 
 def threads_setter(library):
-    import importlib
-
     if library == "numpy":  # sums on one
         return lambda threads: None
     return importlib.import_module("torch" if library == "cuda" else library).set_num_threads
