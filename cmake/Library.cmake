@@ -30,7 +30,7 @@ function(reel_compile_settings target)
     CXX_VISIBILITY_PRESET hidden
     CUDA_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON
-    UNITY_BUILD OFF)  # which a project around Reel may ask for, whose files share names less than ours
+    UNITY_BUILD OFF)  # which a project around Reel may ask for; the kernels' files share names
   target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
 endfunction()
 
@@ -58,6 +58,7 @@ reel_add_objects(reel_small_objects)
 target_compile_options(reel_small_objects PRIVATE $<$<CONFIG:Release>:-Os>)
 reel_add_objects(reel_choice)
 foreach(objects reel_objects reel_small_objects)
+  set_target_properties(${objects} PROPERTIES UNITY_BUILD ${REEL_UNITY} UNITY_BUILD_BATCH_SIZE 12)
   target_precompile_headers(${objects} PRIVATE
     <algorithm> <atomic> <cmath> <functional> <map> <memory> <mutex> <optional> <span> <string> <vector>)
 endforeach()

@@ -5,11 +5,11 @@
 namespace reel::nn::detail {
 
 namespace {
-thread_local constinit Cloning* current = nullptr;
+thread_local constinit Cloning* cloning = nullptr;
 }
 
-Cloning::Cloning() : outer_(current) { current = this; }
-Cloning::~Cloning() { current = outer_; }
+Cloning::Cloning() : outer_(cloning) { cloning = this; }
+Cloning::~Cloning() { cloning = outer_; }
 
 std::shared_ptr<ModuleState> Cloning::copy_of(const std::shared_ptr<ModuleState>& state) {
   if (const auto known = modules_.find(state.get()); known != modules_.end()) return known->second;
@@ -42,14 +42,14 @@ std::shared_ptr<BufferState> Cloning::copy_of(const std::shared_ptr<BufferState>
 }
 
 std::shared_ptr<ModuleState> shared_or_cloned(const std::shared_ptr<ModuleState>& state) {
-  if (current == nullptr) return state;
-  auto copy = current->copy_of(state);
-  current->hold(copy.get());
+  if (cloning == nullptr) return state;
+  auto copy = cloning->copy_of(state);
+  cloning->hold(copy.get());
   return copy;
 }
 
 std::shared_ptr<BufferState> shared_or_cloned(const std::shared_ptr<BufferState>& state) {
-  return current == nullptr ? state : current->copy_of(state);
+  return cloning == nullptr ? state : cloning->copy_of(state);
 }
 
 CloneScope::CloneScope() : cloning_(std::make_unique<Cloning>()) {}

@@ -14,7 +14,7 @@ namespace {
 
 using reel::detail::ParameterState;
 
-thread_local constinit Sizing* current = nullptr;
+thread_local constinit Sizing* sizing = nullptr;
 
 // Its handles stay what they are: they share the state. Tensors that were read from it before become constants.
 void resize(ParameterState& parameter, const Shape& shape) {
@@ -28,14 +28,14 @@ void resize(ParameterState& parameter, const Shape& shape) {
 /// What a SizingScope has changed so far.
 class Sizing {
  public:
-  explicit Sizing(const Module& module) : outer_(std::exchange(current, this)), module_(module.state()) {
+  explicit Sizing(const Module& module) : outer_(std::exchange(sizing, this)), module_(module.state()) {
     set_eval(module_);
     for_each_entry(*module_, [&](const std::string&, const Entry& entry) {
       if (entry.child != nullptr) set_eval(entry.child);
     });
   }
   ~Sizing() {
-    current = outer_;
+    sizing = outer_;
     for (const auto& [module, training] : training_) module->training = training;
     if (finished_) return;
     for (const Settled& settled : settled_) {
@@ -84,7 +84,7 @@ bool is_open(const Module& layer) { return layer.state()->open; }
 
 void settle(const Module& layer, const Parameter& weight, std::int64_t in, SourceLocation where) {
   const std::string& kind = layer.state()->kind;
-  if (current == nullptr)
+  if (sizing == nullptr)
     throw Error(kind + ": a known size is required, got " + weight.shape().str() + " for '" + weight.name() +
                     "', which nn::initialize settles",
                 where);
@@ -93,7 +93,7 @@ void settle(const Module& layer, const Parameter& weight, std::int64_t in, Sourc
           "'" + weight.name() + "'", where);
   Shape shape = weight.shape();
   shape[1] = in;
-  current->settle(layer.state(), weight, shape);
+  sizing->settle(layer.state(), weight, shape);
 }
 
 void require_sizes(const ModuleState& module, const char* call, SourceLocation where) {

@@ -10,8 +10,7 @@
 
 namespace reel {
 
-namespace {
-
+namespace detail {
 // The tensors' own memory, so that a step that makes such buffers calls malloc no more once it is warm.
 template <class T>
 struct HostAllocator {
@@ -25,8 +24,7 @@ struct HostAllocator {
 };
 
 using Written = std::optional<SourceLocation>;  // by which line, if at all
-
-}  // namespace
+}  // namespace detail
 
 // On a tape the buffer is a chain of tensors on one memory: each write gives the next one, which differs from the one before
 // in parts that nobody could read there. So the gradient of each is that of the next, the very same tensor: its other parts
@@ -35,7 +33,7 @@ struct WriteOnce::State {
   Tensor memory;
   Tensor now;  // the last of the chain
   int axis;
-  std::vector<Written, HostAllocator<Written>> written;  // each index
+  std::vector<detail::Written, detail::HostAllocator<detail::Written>> written;  // each index
   std::int64_t end = 0;
 };
 
@@ -58,7 +56,7 @@ Tensor again(const Tensor& x) { return detail::view(x, 0, x.shape(), x.array().s
 }  // namespace
 
 WriteOnce::WriteOnce(const Shape& shape, const WriteOnceOptions& options, SourceLocation where)
-    : state_(std::allocate_shared<State>(HostAllocator<State>())) {
+    : state_(std::allocate_shared<State>(detail::HostAllocator<State>())) {
   state_->axis = check::axis("WriteOnce", options.axis, shape.rank(), where);
   state_->memory = detail::new_tensor("WriteOnce", shape, {.dtype = options.dtype, .device = options.device}, where);
   backend(options.device).fill(state_->memory.array(), 0);  // so that no check for NaN meets what is not written yet
@@ -113,7 +111,7 @@ Tensor WriteOnce::Part::memory(const char* op, const Shape& shape, const Tensor&
   check::like(op, "the buffer to write into", target, "x", x, where);
   check::shape(op, "the part to write into", target, shape, where);
   for (std::int64_t i = begin_; i < end_; ++i) {
-    const Written& by = state_->written[static_cast<std::size_t>(i)];
+    const detail::Written& by = state_->written[static_cast<std::size_t>(i)];
     if (by)
       throw VersionError(std::string(op) + ": each part of a WriteOnce is written once, got " + range(begin_, end_) +
                              ", and index " + std::to_string(i) + " was written at " + by->file + ":" +

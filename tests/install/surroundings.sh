@@ -14,14 +14,14 @@ configured() {
 
 # One build tree for several configurations.
 configured "$work/several" "$here" -G "Ninja Multi-Config" -DHOW=add_subdirectory -DREEL_SOURCE="$source"
-grep -q '/Release/.*/tape.cpp.o$' "$work/several/reel/reel-objects.txt"
+grep -q '/reel_objects.dir/Release/.*.o$' "$work/several/reel/reel-objects.txt"
 echo "Ninja Multi-Config: configures"
 
 # A project that compiles its files together.
 configured "$work/unity" "$here" -G Ninja -DCMAKE_UNITY_BUILD=ON -DHOW=add_subdirectory -DREEL_SOURCE="$source"
 grep -q 'build CMakeFiles/consumer.dir/Unity/' "$work/unity/build.ninja"
-if grep 'build reel/.*/Unity/' "$work/unity/build.ninja"; then exit 1; fi
-echo "CMAKE_UNITY_BUILD: Reel's files are compiled one by one"
+if grep 'build reel/.*/reel_\(cpu_[^/]*\|choice\).dir/Unity/' "$work/unity/build.ninja"; then exit 1; fi
+echo "CMAKE_UNITY_BUILD: Reel's kernels are compiled one by one"
 
 # A build folder that is a link to another disk.
 ln -s "$work/elsewhere/far away" "$work/link"
