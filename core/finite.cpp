@@ -110,7 +110,7 @@ class Unread {
     Tensor& ranges = ranges_[x.dtype() == f64];
     const bool elsewhere = !ranges.defined() || !(ranges.device() == x.device());
     if (all_.size() == kMost || (elsewhere && ranges.defined())) read();
-    if (elsewhere) ranges = empty({kMost, 2}, {.dtype = x.dtype(), .device = x.device()});
+    if (elsewhere) ranges = empty({kMost, 2}, x.options());
     const std::int64_t place = static_cast<std::int64_t>(all_.size());
     std::int64_t steps[kMaxRank];
     Shape one;

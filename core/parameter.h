@@ -92,6 +92,9 @@ class REEL_API Parameter {
   Device device(SourceLocation where = SourceLocation::current()) const {
     return known("device", where).value.device();
   }
+  TensorOptions options(SourceLocation where = SourceLocation::current()) const {
+    return known("options", where).value.options();
+  }
 
   /// True if a sweep has reached this parameter since its gradient was last cleared.
   bool has_gradient(SourceLocation where = SourceLocation::current()) const {

@@ -44,7 +44,7 @@ Tensor ends_of(const Tensor& x) {
     shape.push_back(std::min(size, 2 * kEdge));
     part.push_back(size > 2 * kEdge ? kEdge : size);
   }
-  const Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor y = empty(shape, x.options());
   // Each combination of first and last ends.
   for (std::uint32_t last = 0; last < 1u << x.rank(); ++last) {
     if ((last & ~cut) != 0) continue;

@@ -101,6 +101,9 @@ class REEL_API Ragged {
   bool defined() const { return values_.defined(); }
   DType dtype(SourceLocation where = SourceLocation::current()) const { return known("dtype", where).dtype(); }
   Device device(SourceLocation where = SourceLocation::current()) const { return known("device", where).device(); }
+  TensorOptions options(SourceLocation where = SourceLocation::current()) const {
+    return known("options", where).options();
+  }
   Segments segments(SourceLocation where = SourceLocation::current()) const {
     return offsets_.segments(known("segments", where).device());
   }

@@ -123,6 +123,11 @@ class REEL_API Tensor {
   REEL_INLINE Device device(SourceLocation where = SourceLocation::current()) const {
     return known("device", where).array.device;
   }
+  /// dtype and device, for another tensor like this one: zeros(shape, x.options()).
+  REEL_INLINE TensorOptions options(SourceLocation where = SourceLocation::current()) const {
+    const Array& array = known("options", where).array;
+    return {.dtype = array.dtype, .device = array.device};
+  }
   /// Elements from one index to the next along `axis`; negative axes count from the last. Throws IndexError.
   REEL_INLINE std::int64_t stride(int axis, SourceLocation where = SourceLocation::current()) const {
     const Array& array = known("stride", where).array;

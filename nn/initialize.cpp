@@ -16,8 +16,6 @@ namespace reel::nn::init {
 
 namespace {
 
-TensorOptions like(const Parameter& parameter) { return {.dtype = parameter.dtype(), .device = parameter.device()}; }
-
 // What each of them begins with.
 void begin(const char* call, const Parameter& parameter, SourceLocation where) {
   reel::detail::now_running(call, where);
@@ -36,15 +34,16 @@ void write(const char* call, const Parameter& parameter, const Tensor& value, So
 
 void fill(const char* call, const Parameter& parameter, double value, SourceLocation where) {
   begin(call, parameter, where);
-  write(call, parameter, full(parameter.shape(), value, like(parameter)), where);
+  write(call, parameter, full(parameter.shape(), value, parameter.options()), where);
 }
 
 // Uniform in [0, 1) or normal numbers, times `scale`, plus `shift`.
 using Numbers = Tensor (Source::*)(const Shape&, TensorOptions) const;
 void draw(const char* call, const Parameter& parameter, Numbers numbers, double scale, double shift, Source source,
           SourceLocation where) {
-  untaped(
-      [&] { write(call, parameter, (source.*numbers)(parameter.shape(), like(parameter)) * scale + shift, where); });
+  untaped([&] {
+    write(call, parameter, (source.*numbers)(parameter.shape(), parameter.options()) * scale + shift, where);
+  });
 }
 
 struct Fans {

@@ -84,7 +84,7 @@ void Optimizer::lay_out(SourceLocation where) {
       part.high = std::max(part.high, offset(i) + parameters_[i].size());
     }
     part.high = std::max(part.low, part.high);
-    const TensorOptions like{.dtype = part.home->values.dtype(), .device = part.home->values.device()};
+    const TensorOptions like = part.home->values.options();
     for (std::size_t b = 0; b < buffer_names_.size(); ++b) part.buffers.push_back(zeros({part.high - part.low}, like));
   }
   parts_ = std::move(parts);

@@ -108,8 +108,7 @@ struct Pow {
     return dy * b.tensor * pow(reel::where(some, a.tensor, 1), b.tensor - 1);
   }
   static Tensor right(const Tensor& dy, const Side& a, const Side& b, const Tensor& y) {
-    const Tensor base =
-        a.tensor.defined() ? a.tensor : full({}, a.scalar, {.dtype = dy.dtype(), .device = dy.device()});
+    const Tensor base = a.tensor.defined() ? a.tensor : full({}, a.scalar, dy.options());
     const Tensor flat = untaped([&] { return logical_and(base == 0, b.tensor >= 0); });
     return dy * y * log(reel::where(flat, 1, base));
   }
@@ -361,7 +360,7 @@ namespace detail {
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const Shape shape =
       a.shape() == b.shape() ? a.shape() : check::broadcast("binary", a.shape(), b.shape(), SourceLocation{});
-  Tensor y = empty(shape, {.dtype = a.dtype(), .device = a.device()});
+  Tensor y = empty(shape, a.options());
   const Tensor left = broadcast_view(a, shape), right = broadcast_view(b, shape);
   backend(a.device()).binary(op, {.array = &left.array()}, {.array = &right.array()}, y.array());
   return y;

@@ -45,7 +45,7 @@ struct Operands {
 
   // A new tensor [rows, heads, width].
   Tensor room(std::int64_t rows, std::int64_t width) const {
-    const TensorOptions like{.dtype = q.dtype(), .device = q.device()};
+    const TensorOptions like = q.options();
     const std::int64_t heads = q.shape()[1];
     if (!by_head) return empty({rows, heads, width}, like);
     return untaped([&] { return transpose(empty({heads, rows, width}, like), 0, 1); });
@@ -193,8 +193,7 @@ Tensor attend(const Operands& in, SourceLocation where) {
   for (Tensor* x : {&from.q, &from.k, &from.v}) *x = lined(*x);
   Ops& ops = backend(in.q.device());
   const Tensor y = from.room(in.queries.total(), in.v.shape()[2]);
-  const Tensor state =
-      empty({in.queries.total(), in.q.shape()[1], 2}, {.dtype = in.q.dtype(), .device = in.q.device()});
+  const Tensor state = empty({in.queries.total(), in.q.shape()[1], 2}, in.q.options());
   ops.attention(from.attention(), from.q.array(), from.k.array(), from.v.array(), from.mask_array(), y.array(),
                 state.array());
   if (detail::taping())

@@ -68,7 +68,7 @@ void conv_backward(Gradients& g, const Saved& saved, const Tensor& dy) {
   const Tensor images = packed_images(dy);
   const Array* mask = result.defined() ? &result.array() : nullptr;
   const bool weights = g.needs(1) || g.needs(2);
-  const TensorOptions options{.dtype = x.dtype(), .device = x.device()};
+  const TensorOptions options = x.options();
   Tensor dx = g.needs(0) ? empty(x.shape(), options) : Tensor();
   Tensor dweight = weights ? empty(weight.shape(), options) : Tensor();
   Tensor dbias = g.needs(2) ? empty({conv.out}, options) : Tensor();
@@ -91,8 +91,7 @@ Tensor convolve(const char* op, int axes, const Tensor& x, const Tensor& weight,
   const Conv conv = geometry(op, axes, x, weight, bias, options, where);
   const Shape shape = detail::image_shape(conv.batch, conv.out, conv.output, axes);
   const WriteOnce::Part& into = options.into;
-  Tensor y =
-      into.defined() ? into.memory(op, shape, x, where) : empty(shape, {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = into.defined() ? into.memory(op, shape, x, where) : empty(shape, x.options());
   if (!packed_images(y).is(y))
     throw ShapeError(std::string(op) + ": the buffer to write into must be divided along axis 0 or 1", where);
   const Tensor shift = bias.defined() ? packed(bias) : bias;

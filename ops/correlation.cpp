@@ -4,14 +4,8 @@
 
 namespace reel::detail {
 
-namespace {
-
-TensorOptions like(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
-
-}  // namespace
-
 Tensor correlate(const Conv& conv, const Tensor& x, const Tensor& weight, const Shape& shape) {
-  Tensor y = empty(shape, like(x));
+  Tensor y = empty(shape, x.options());
   backend(x.device()).conv(conv, packed_images(x).array(), packed(weight).array(), nullptr, Epilogue::none, y.array());
   if (taping())
     record_op("conv", SourceLocation{}, {&x, &weight}, y, {&x, &weight}, [conv, x, weight](Gradients& g) {
@@ -23,7 +17,7 @@ Tensor correlate(const Conv& conv, const Tensor& x, const Tensor& weight, const 
 
 Tensor correlate_input(const Conv& conv, const Tensor& dy, const Tensor& weight, const Shape& shape, const char* op,
                        SourceLocation where) {
-  Tensor dx = empty(shape, like(dy));
+  Tensor dx = empty(shape, dy.options());
   backend(dy.device())
       .conv_backward_input(conv, packed_images(dy).array(), nullptr, packed(weight).array(), dx.array());
   if (taping())
@@ -35,7 +29,7 @@ Tensor correlate_input(const Conv& conv, const Tensor& dy, const Tensor& weight,
 }
 
 Tensor correlate_weight(const Conv& conv, const Tensor& x, const Tensor& dy, const Shape& shape) {
-  Tensor dweight = empty(shape, like(x));
+  Tensor dweight = empty(shape, x.options());
   backend(x.device())
       .conv_backward_weight(conv, packed_images(x).array(), packed_images(dy).array(), nullptr, dweight.array(),
                             nullptr);

@@ -13,8 +13,6 @@ namespace {
 
 using detail::new_tensor;
 
-TensorOptions like(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
-
 Tensor filled(const char* op, const Shape& shape, Scalar value, TensorOptions options, SourceLocation where) {
   detail::check_fits(op, value, options.dtype, where);
   Tensor y = new_tensor(op, shape, options, where);
@@ -91,7 +89,7 @@ Tensor hits(double p, const Shape& shape, Generator* generator, TensorOptions op
 
 Tensor hits(const Tensor& p, Generator* generator, SourceLocation where) {
   check::floating("bernoulli", "p", p, where);
-  const TensorOptions numbers{.dtype = p.dtype(), .device = p.device()};
+  const TensorOptions numbers = p.options();
   const Tensor uniform = random("bernoulli", RandomOp::uniform, p.shape(), generator, numbers, where);
   return below(uniform, {.array = &p.array()}, p.dtype());
 }
@@ -110,15 +108,15 @@ Tensor ones(const Shape& shape, TensorOptions options, SourceLocation where) {
 
 Tensor zeros_like(const Tensor& x, SourceLocation where) {
   check::defined("zeros_like", "x", x, where);
-  return filled("zeros_like", x.shape(), 0, like(x), where);
+  return filled("zeros_like", x.shape(), 0, x.options(), where);
 }
 Tensor ones_like(const Tensor& x, SourceLocation where) {
   check::defined("ones_like", "x", x, where);
-  return filled("ones_like", x.shape(), 1, like(x), where);
+  return filled("ones_like", x.shape(), 1, x.options(), where);
 }
 Tensor full_like(const Tensor& x, Scalar value, SourceLocation where) {
   check::defined("full_like", "x", x, where);
-  return filled("full_like", x.shape(), value, like(x), where);
+  return filled("full_like", x.shape(), value, x.options(), where);
 }
 
 Ragged zeros_like(const Ragged& x, SourceLocation where) { return x.with(zeros_like(x.values(), where)); }

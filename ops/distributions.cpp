@@ -295,7 +295,7 @@ namespace {
 
 // b_i for i = 1, ..., dim - 1, along a new last axis.
 Tensor row_shapes(std::int64_t dim, const Tensor& concentration) {
-  const Tensor i = arange(dim - 1, {.dtype = concentration.dtype(), .device = concentration.device()});
+  const Tensor i = arange(dim - 1, concentration.options());
   return unsqueeze(concentration, -1) + 0.5 * (static_cast<double>(dim - 2) - i);
 }
 

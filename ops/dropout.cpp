@@ -11,7 +11,7 @@ namespace {
 
 // Linear in x: the gradient drops the same elements of dy, whatever the order.
 Tensor dropped(const Tensor& x, double p, const PhiloxState& state, SourceLocation where) {
-  Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty(x.shape(), x.options());
   backend(x.device()).dropout(detail::packed(x).array(), p, state, y.array());
   if (detail::taping())
     detail::record_op("dropout", where, {&x}, y, {},

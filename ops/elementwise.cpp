@@ -29,8 +29,6 @@ using detail::record_op;
 using detail::relu_mask;
 using detail::taping;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 Tensor summed_to(const Tensor& dx, const Shape& shape) { return dx.shape() == shape ? dx : detail::sum_to(dx, shape); }
 
 // --- where ------------------------------------------------------------------------------------------------------------
@@ -45,12 +43,12 @@ Shape shape_of(const Arg& x) { return x.is_tensor() ? x.tensor().shape() : Shape
 Tensor chosen(const Tensor& condition, const Tensor& a, const Tensor& b, const Shape& shape, SourceLocation location) {
   const auto whole = [&](const Tensor& x) { return packed(detail::broadcast_view(x, shape)); };
   const auto whole_or_one = [&](const Tensor& x) { return x.size() == 1 ? x : whole(x); };
-  Tensor y = empty(shape, {.dtype = a.dtype(), .device = a.device()});
+  Tensor y = empty(shape, a.options());
   backend(a.device()).choose(whole(condition).array(), whole_or_one(a).array(), whole_or_one(b).array(), y.array());
   if (taping())
     record_op("where", location, {&a, &b}, y, {&condition}, [condition](Gradients& g) {
       const Tensor& dy = g.dy();
-      const Tensor none = zeros({}, {.dtype = dy.dtype(), .device = dy.device()});
+      const Tensor none = zeros({}, dy.options());
       const auto part = [&](const Tensor& one, const Tensor& other) {
         return chosen(condition, one, other, dy.shape(), SourceLocation{});
       };
@@ -163,7 +161,7 @@ Tensor polygamma_of(int n, const Tensor& x) {
   Tensor sum = scaled_power(factorial.factor / unit, unit, x, terms, n) * (series + 0.5 * r + 1.0 / n);
   for (int k = terms - 1; k >= 0; --k)
     sum = sum + scaled_power(factorial.factor, unit, x, k, n + 1);  // small ones first
-  sum = where(x == kInfinity, 0.0, n % 2 == 0 ? -sum : sum);
+  sum = where(x == INFINITY, 0.0, n % 2 == 0 ? -sum : sum);
   return where(x >= 0, sum, std::numeric_limits<double>::quiet_NaN());
 }
 
@@ -192,7 +190,7 @@ Tensor leaky_relu(const Tensor& x, double slope, SourceLocation where) {
 Tensor elu(const Tensor& x, double alpha, SourceLocation where) {
   static constexpr detail::Parametric f{ParametricOp::elu, "elu", [](const Tensor& x, const Parameters& p) {
                                           const Tensor below = untaped([&] { return cast(x <= 0, x.dtype()); });
-                                          return p[0] * below * exp(clamp(x, -kInfinity, 0.0));
+                                          return p[0] * below * exp(clamp(x, -INFINITY, 0.0));
                                         }};
   return detail::parametric(f, x, {alpha}, where);
 }

@@ -40,13 +40,13 @@ Tensor gated(GateOp op, const char* name, Function f, const Tensor& x, SourceLoc
     throw ShapeError(std::string(name) + ": x must have shape [.., 2 n], got " + x.shape().str(), where);
   Shape shape = x.shape();
   shape[x.rank() - 1] /= 2;
-  Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty(shape, x.options());
   const Tensor from = packed(x);
   backend(x.device()).gated(op, as_lines(from).array(), as_lines(y).array());
   if (taping())
     record_op(name, where, {&x}, y, {&x}, [op, f, x](Gradients& g) {
       if (g.recording()) return g.add(0, recorded_gradient(f, x, g.dy()));
-      Tensor dx = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+      Tensor dx = empty(x.shape(), x.options());
       backend(x.device())
           .gated_backward(op, as_lines(packed(x)).array(), as_lines(packed(g.dy())).array(), as_lines(dx).array());
       g.add(0, std::move(dx));

@@ -236,8 +236,7 @@ void refuse_count(CheckCall call, std::size_t inputs) {
 Tensors random_like(const Tensors& xs, Generator& generator) {
   Tensors result;
   for (const Tensor& x : xs)
-    if (is_floating(x.dtype()))
-      result.push_back(randn(x.shape(), generator, {.dtype = x.dtype(), .device = x.device()}));
+    if (is_floating(x.dtype())) result.push_back(randn(x.shape(), generator, x.options()));
   return result;
 }
 

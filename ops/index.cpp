@@ -44,7 +44,7 @@ void check_mask(const char* op, const Tensor& mask, const Tensor& x, SourceLocat
 }
 
 Tensor gathered(const char* op, const Tensor& x, int axis, const Tensor& at, SourceLocation where) {
-  Tensor y = empty(at.shape(), {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty(at.shape(), x.options());
   backend(x.device()).gather(packed(x).array(), at.array(), axis, y.array());
   detail::record_gather(op, where, x, y, axis, at);
   return y;
@@ -70,7 +70,7 @@ Tensor added_back(const Tensor& dy, int axis, const Tensor& at, const Shape& sha
 Tensor selected(const Tensor& x, int axis, const Tensor& at, SourceLocation where) {
   Shape shape = x.shape();
   shape[axis] = at.size();
-  Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty(shape, x.options());
   backend(x.device()).gather(packed(x).array(), at.array(), axis, y.array());
   if (taping() && is_floating(x.dtype()))
     record_op("index_select", where, {&x}, y, {&at},
@@ -79,7 +79,7 @@ Tensor selected(const Tensor& x, int axis, const Tensor& at, SourceLocation wher
 }
 
 Tensor added_back(const Tensor& dy, int axis, const Tensor& at, const Shape& shape) {
-  Tensor dx = zeros(shape, {.dtype = dy.dtype(), .device = dy.device()});
+  Tensor dx = zeros(shape, dy.options());
   backend(dy.device()).scatter_add(packed(dy).array(), at.array(), axis, dx.array());
   if (taping())
     record_op("index_select", SourceLocation{}, {&dy}, dx, {&at},

@@ -32,7 +32,7 @@ Tensor jacobian_of(Tape& tape, const Tensor& y, const Tensor& x, SourceLocation 
                      where);
   Shape shape = y.shape();
   for (const std::int64_t size : x.shape()) shape.push_back(size);
-  if (!is_tracked(y) || shape.size() == 0) return zeros(shape, {.dtype = x.dtype(), .device = x.device()});
+  if (!is_tracked(y) || shape.size() == 0) return zeros(shape, x.options());
 
   const Tensor indices = arange(y.size(), {.dtype = i64, .device = y.device()});
   const Tensor known = renamed(y);

@@ -86,7 +86,7 @@ struct Factors {
 };
 
 Factors factored(const Tensor& a) {
-  const TensorOptions options{.dtype = a.dtype(), .device = a.device()};
+  const TensorOptions options = a.options();
   const Shape batch = batch_of(a.shape()), flat{batch.size()}, flat_rows{batch.size(), a.shape().back()};
   Shape rows = batch;
   rows.push_back(a.shape().back());
@@ -126,7 +126,7 @@ Tensor solved(const Factors& a, const Tensor& b, bool transposed) {
       const Tensor each = detail::broadcast_view(unsqueeze(rows, -1), detail::with_matrix(batch, n, 1));
       rows = reshape(each, {count, n}) + unsqueeze(first, 1);
     }
-    const Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+    const Tensor y = empty(x.shape(), x.options());
     const Tensor at = detail::reshaped(detail::packed(rows), {count * n});
     if (y.size() > 0)
       backend(x.device())
@@ -179,7 +179,7 @@ SignAndLogdet determinant(const char* op, const Tensor& a, SourceLocation where)
 
 Tensor cholesky(const Tensor& a, SourceLocation where) {
   check_square("cholesky", a, where);
-  Tensor l = empty(a.shape(), {.dtype = a.dtype(), .device = a.device()});
+  Tensor l = empty(a.shape(), a.options());
   const std::int64_t bad = backend(a.device()).cholesky(flat_batch(a).array(), flat_batch(l).array());
   if (bad >= 0) throw_not_positive(l, bad, where);
   if (taping())
@@ -190,7 +190,7 @@ Tensor cholesky(const Tensor& a, SourceLocation where) {
 Tensor triangular_solve(const Tensor& a, const Tensor& b, TriangularSolveOptions options, SourceLocation where) {
   const Shape batch = check_sides("triangular_solve", a, b, where);
   const std::int64_t n = b.shape()[b.rank() - 2], k = b.shape().back();
-  Tensor x = empty(detail::with_matrix(batch, n, k), {.dtype = b.dtype(), .device = b.device()});
+  Tensor x = empty(detail::with_matrix(batch, n, k), b.options());
   const Tensor left = flat_batch(detail::broadcast_view(a, detail::with_matrix(batch, n, n)));
   const Tensor right = flat_batch(detail::broadcast_view(b, x.shape()));
   backend(x.device())
@@ -213,7 +213,7 @@ Tensor triangular_solve(const Tensor& a, const Tensor& b, TriangularSolveOptions
 Tensor inverse(const Tensor& a, SourceLocation where) {
   check_square("inverse", a, where);
   Tensor y = untaped([&] {
-    const Tensor one = eye(a.shape().back(), {.dtype = a.dtype(), .device = a.device()});
+    const Tensor one = eye(a.shape().back(), a.options());
     return solved(factored_regular("inverse", a, where), detail::broadcast_view(one, a.shape()), false);
   });
   if (taping())

@@ -1,6 +1,6 @@
 #include "reel/ops/logical.h"
 
-#include <limits>
+#include <cmath>
 #include <string>
 
 #include "reel/ops/arithmetic.h"
@@ -13,8 +13,6 @@
 namespace reel {
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // On bool8 a product is `and`, a maximum `or`, and not equal the exclusive `or`.
 Tensor combined(BinaryOp op, const char* name, const Tensor& a, const Tensor& b, SourceLocation where) {
@@ -62,13 +60,13 @@ Tensor isinf(const Tensor& x, SourceLocation where) {
   check::defined("isinf", "x", x, where);
   if (!is_floating(x.dtype())) return x != x;
   check::floating("isinf", "x", x, where);
-  return untaped([&] { return abs(x) == kInfinity; });
+  return untaped([&] { return abs(x) == INFINITY; });
 }
 Tensor isfinite(const Tensor& x, SourceLocation where) {
   check::defined("isfinite", "x", x, where);
   if (!is_floating(x.dtype())) return x == x;
   check::floating("isfinite", "x", x, where);
-  return untaped([&] { return abs(x) < kInfinity; });
+  return untaped([&] { return abs(x) < INFINITY; });
 }
 
 Ragged logical_and(const Ragged& a, const Ragged& b, SourceLocation where) {

@@ -76,7 +76,7 @@ Tensor batched(const Tensor& x, const Shape& batch, std::int64_t& stride) {
 // The product of two tensors of rank >= 2; unrecorded. Shapes are right.
 Tensor multiplied(const Tensor& a, const Tensor& b, const Shape& batch) {
   const std::int64_t m = a.shape()[a.rank() - 2], k = a.shape()[a.rank() - 1], n = b.shape()[b.rank() - 1];
-  Tensor c = empty(with_matrix(batch, m, n), {.dtype = a.dtype(), .device = a.device()});
+  Tensor c = empty(with_matrix(batch, m, n), a.options());
   Gemm gemm{.m = m, .n = n, .k = k, .batch = batch.size(), .dtype = a.dtype()};
   Matrices left(a), right(b);
   left.tensor = batched(left.tensor, batch, gemm.stride_a);
@@ -192,7 +192,7 @@ Tensor inner_products(const Tensor& x, const Tensor& y, const Offsets& offsets);
 // y[r, :] = x[r, :] w[s] for each row r of sequence s; x [total, k], w [count, k, n].
 Tensor rows_times(const Tensor& x, const Tensor& w, const Offsets& offsets, SourceLocation where) {
   const std::int64_t k = w.shape()[1], n = w.shape()[2];
-  Tensor y = empty({offsets.total(), n}, {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty({offsets.total(), n}, x.options());
   const Tensor rows = detail::packed(x);
   const Matrices right(w);
   for (std::int64_t s = 0; s < offsets.count(); ++s) {
@@ -221,7 +221,7 @@ Tensor rows_times(const Tensor& x, const Tensor& w, const Offsets& offsets, Sour
 // z[s] = x_s^T y_s: the gradient of each sequence's matrix; x [total, k], y [total, n], z [count, k, n].
 Tensor inner_products(const Tensor& x, const Tensor& y, const Offsets& offsets) {
   const std::int64_t k = x.shape()[1], n = y.shape()[1];
-  Tensor z = empty({offsets.count(), k, n}, {.dtype = x.dtype(), .device = x.device()});
+  Tensor z = empty({offsets.count(), k, n}, x.options());
   const Tensor left = detail::packed(x), right = detail::packed(y);
   const Matrices to(z);
   for (std::int64_t s = 0; s < offsets.count(); ++s) {
@@ -363,7 +363,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Epilogu
   }
   Shape shape = x.shape();
   shape[shape.rank() - 1] = out;
-  Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty(shape, x.options());
   std::int64_t count = 1;
   for (int i = 0; i + 1 < x.rank(); ++i) count *= x.shape()[i];
   const Tensor rows = detail::packed(x), matrix = detail::packed(weight);

@@ -30,7 +30,7 @@ Tensor Standardized::gradient(const Tensor& g, const Tensor& mean_g, const Tenso
 
 void no_gradients(Gradients& g, const Tensor& x) {
   for (int i = 0; i < 3; ++i)
-    if (g.needs(i)) g.add(i, zeros(g.shape(i), {.dtype = x.dtype(), .device = x.device()}));
+    if (g.needs(i)) g.add(i, zeros(g.shape(i), x.options()));
 }
 
 namespace {
@@ -52,12 +52,12 @@ void recorded_gradients(Gradients& g, const Tensor& x, const Tensor& weight, con
 }  // namespace
 
 Tensor room(Gradients& g, int input, const Tensor& x) {
-  return g.needs(input) ? empty(g.shape(input), {.dtype = x.dtype(), .device = x.device()}) : Tensor();
+  return g.needs(input) ? empty(g.shape(input), x.options()) : Tensor();
 }
 
 Tensor normalize_rows(const char* op, const Tensor& x, const Rows& r, const Tensor& weight, const Tensor& bias,
                       SourceLocation where) {
-  const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
+  const TensorOptions like = x.options();
   const auto row_of = [n = r.n](const Tensor& t) { return t.defined() ? reshaped(packed(t), {n}) : t; };
   const Tensor from = reshaped(packed(x), {r.rows, r.n}), scale = row_of(weight), shift = row_of(bias);
   const Tensor y = empty(x.shape(), like), rstd = empty({r.rows}, like);

@@ -110,7 +110,7 @@ void gradients(Gradients& g, const Kept& kept) {
 // images; y has no gaps, and the statistics are those of each group, variance only if it is wanted.
 Normalized normalize_channels(const char* op, const Tensor& x, std::int64_t groups, double eps, const Tensor& weight,
                               const Tensor& bias, bool wants_variance, SourceLocation where) {
-  const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
+  const TensorOptions like = x.options();
   const Tensor runs = in_runs(x), scale = packed_or_none(weight), shift = packed_or_none(bias);
   const Shape shape = runs.shape(), statistics{groups == 0 ? shape[1] : shape[0] * groups};
   const bool apart = groups > 0 && groups < shape[1] && runs.stride(1) != shape[2];  // the channels of a group
@@ -148,9 +148,7 @@ void recorded_gradients(Gradients& g, const Affine& a) {
 
 void gradients(Gradients& g, const Affine& a) {
   const Tensor dy = reshaped(packed(g.dy()), a.shape), x = a.x.defined() ? in_runs(a.x) : dy;  // of dscale alone
-  const auto room = [&](bool wanted, const Shape& shape) {
-    return wanted ? empty(shape, {.dtype = dy.dtype(), .device = dy.device()}) : Tensor();
-  };
+  const auto room = [&](bool wanted, const Shape& shape) { return wanted ? empty(shape, dy.options()) : Tensor(); };
   const Shape channels{a.shape[1]};
   const Tensor dx = room(g.needs(0), a.shape), dscale = room(g.needs(2), channels),
                dshift = room(g.needs(1) || g.needs(3), channels), center = packed_or_none(a.center),
@@ -177,7 +175,7 @@ Tensor affine(const char* op, const Tensor& x, const Tensor& center, const Tenso
   }
   const Tensor from = in_runs(x), middle = packed_or_none(center), factor = packed_or_none(scale),
                term = packed_or_none(shift);
-  const Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  const Tensor y = empty(x.shape(), x.options());
   backend(x.device())
       .scale_channels(from.array(), array_of(middle), array_of(factor), array_of(term),
                       reshaped(y, from.shape()).array());

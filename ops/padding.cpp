@@ -110,7 +110,7 @@ struct Borders {
 Tensor folded(const Tensor& dy, const Shape& x_shape, const Borders& borders);
 
 Tensor padded(const Tensor& x, const Borders& borders, SourceLocation where) {
-  Tensor y = empty(borders.around(x.shape()), {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty(borders.around(x.shape()), x.options());
   untaped([&] {
     Ops& ops = backend(x.device());
     ops.copy(x.array(), borders.inside(y, x.shape()).array());
@@ -152,7 +152,7 @@ Ragged pad_rows(const Ragged& x, const PadAxis& width, PaddingMode mode, Scalar 
   Shape row = x.values().shape();
   row[0] = 1;
   detail::check_fits("pad", value, x.dtype(), where);
-  const Tensor outside = full(row, value, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor outside = full(row, value, x.options());
   detail::HostList<std::int64_t> lengths(x.count());
   const std::int64_t more = width.before + width.after;
   check::plus("pad", check::times("pad", more, x.count(), where), x.total(), where);
@@ -186,7 +186,7 @@ Tensor pad(const Tensor& x, Widths widths, Scalar value, SourceLocation where) {
     borders.after[axis] = after;
   });
   detail::check_fits("pad", value, x.dtype(), where);
-  Tensor y = full(borders.around(x.shape()), value, {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = full(borders.around(x.shape()), value, x.options());
   untaped([&] { backend(x.device()).copy(x.array(), borders.inside(y, x.shape()).array()); });
   if (taping() && is_floating(x.dtype())) {
     const detail::GivenNumbers given(&value, 1);

@@ -83,7 +83,7 @@ Tensor averaged(const char* op, const Conv& conv, int axes, bool count_padding, 
   if (is_global(conv)) {
     y = untaped([&] { return reshape(mean(reshape(x, planes_of(conv)), {1}), shape); });
   } else {
-    y = empty(shape, {.dtype = x.dtype(), .device = x.device()});
+    y = empty(shape, x.options());
     backend(x.device()).pool(PoolOp::average, conv, count_padding, packed(x).array(), y.array(), nullptr);
   }
   if (taping())
@@ -102,7 +102,7 @@ Tensor spread(const Conv& conv, int axes, bool count_padding, const Tensor& dy) 
       return reshape(contiguous(expand(share, planes)), shape);
     });
   } else {
-    dx = empty(shape, {.dtype = dy.dtype(), .device = dy.device()});
+    dx = empty(shape, dy.options());
     backend(dy.device()).pool_backward(PoolOp::average, conv, count_padding, packed(dy).array(), nullptr, dx.array());
   }
   if (taping())
@@ -122,8 +122,7 @@ Tensor average(const char* op, int axes, const Tensor& x, const AvgPoolOptions& 
 // dy added where the maxima were, in recorded ops.
 Tensor recorded_gradient(const Tensor& dy, const Tensor& which, const Shape& shape) {
   const std::int64_t planes = shape[0] * shape[1], size = shape.size();
-  if (size == 0)
-    return dy.size() == 0 ? reshape(dy, shape) : zeros(shape, {.dtype = dy.dtype(), .device = dy.device()});
+  if (size == 0) return dy.size() == 0 ? reshape(dy, shape) : zeros(shape, dy.options());
   const Tensor plane = arange(planes, {.dtype = i64, .device = dy.device()}) * (size / planes);
   const Tensor index = reshape(reshape(plane, {planes, 1}) + reshape(which, {planes, which.size() / planes}), {-1});
   return reshape(detail::add_rows(reshape(dy, {dy.size()}), index, {size}), shape);
@@ -133,7 +132,7 @@ MaxPooled maximum(const char* op, int axes, const Tensor& x, const MaxPoolOption
                   SourceLocation where) {
   const Conv conv = geometry(op, axes, x, options, options.dilation, where);
   const Shape shape = shape_of(conv, conv.output, axes);
-  Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty(shape, x.options());
   const Tensor which = wants_which || taping() ? empty(shape, {.dtype = i64, .device = x.device()}) : Tensor();
   backend(x.device())
       .pool(PoolOp::max, conv, false, packed(x).array(), y.array(), which.defined() ? &which.array() : nullptr);
@@ -143,7 +142,7 @@ MaxPooled maximum(const char* op, int axes, const Tensor& x, const MaxPoolOption
         g.add(0, recorded_gradient(g.dy(), which, g.shape(0)));
         return;
       }
-      Tensor dx = empty(g.shape(0), {.dtype = g.dy().dtype(), .device = g.dy().device()});
+      Tensor dx = empty(g.shape(0), g.dy().options());
       backend(dx.device()).pool_backward(PoolOp::max, conv, false, packed(g.dy()).array(), &which.array(), dx.array());
       g.add(0, std::move(dx));
     });

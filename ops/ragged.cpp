@@ -28,8 +28,6 @@ using detail::numbers_on;
 using detail::record_op;
 using detail::taping;
 
-TensorOptions like(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
-
 Shape with_rows(Shape shape, std::int64_t rows) {
   shape[0] = rows;
   return shape;
@@ -42,7 +40,7 @@ Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, Source
 
 // x [n, ...] to [total, ...], each row divided by its sequence's length if `mean`.
 Tensor repeated_rows(const Tensor& x, const Offsets& offsets, bool mean, SourceLocation where) {
-  Tensor y = empty(with_rows(x.shape(), offsets.total()), like(x));
+  Tensor y = empty(with_rows(x.shape(), offsets.total()), x.options());
   backend(x.device()).segment_broadcast(as_rows(x).array(), offsets.segments(x.device()), mean, as_rows(y).array());
   if (taping())
     record_op("repeat_rows", where, {&x}, y, {}, [offsets, mean](Gradients& g) {
@@ -64,7 +62,7 @@ Tensor repeated(const char* op, const Tensor& x, const Offsets& offsets, SourceL
 // 1 at the winner of each sequence and column.
 Tensor winners(const Tensor& which, const Offsets& offsets, DType dtype) {
   const Tensor ones = reel::ones(which.shape(), {.dtype = dtype, .device = which.device()});
-  Tensor mask = empty({offsets.total(), which.shape()[1]}, like(ones));
+  Tensor mask = empty({offsets.total(), which.shape()[1]}, ones.options());
   backend(which.device())
       .segment_select_backward(ones.array(), which.array(), offsets.segments(which.device()), mask.array());
   return mask;
@@ -78,7 +76,7 @@ void select_backward(Gradients& g, const Tensor& which, const Offsets& offsets) 
     g.add(0, detail::relu_mask(repeated_rows(dy, offsets, false, SourceLocation{}), mask));
     return;
   }
-  Tensor dx = empty(shape, like(dy));
+  Tensor dx = empty(shape, dy.options());
   backend(dy.device())
       .segment_select_backward(as_rows(dy).array(), which.array(), offsets.segments(dy.device()), as_rows(dx).array());
   g.add(0, std::move(dx));
@@ -111,7 +109,7 @@ Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, Source
   if ((op == ReduceOp::max || op == ReduceOp::min) && !is_floating(x.dtype()))
     return integer_extremes(op, Ragged(x, offsets), winners);
   check::floating(name, "x", x, where);
-  Tensor y = empty(with_rows(x.shape(), offsets.count()), like(x));
+  Tensor y = empty(with_rows(x.shape(), offsets.count()), x.options());
   const bool adds = op == ReduceOp::sum || op == ReduceOp::mean;
   const Tensor out = as_rows(y);
   const bool places = !adds && (taping() || winners != nullptr);
@@ -140,7 +138,7 @@ Ragged detail::softmax_of_sequences(SoftmaxOp op, const char* name, const Ragged
   check::floating(name, "x", x.values(), where);
   const Tensor& values = x.values();
   const Offsets& offsets = x.offsets();
-  Tensor y = empty(values.shape(), like(values));
+  Tensor y = empty(values.shape(), values.options());
   backend(y.device()).segment_softmax(op, as_rows(values).array(), x.segments(), temperature, as_rows(y).array());
   if (taping())
     record_op(name, where, {&values}, y, {&y}, [op, y, offsets, temperature](Gradients& g) {
@@ -162,7 +160,7 @@ Ragged detail::softmax_of_sequences(SoftmaxOp op, const char* name, const Ragged
         g.add(0, (dy * some - exp(y) * total(dy)) / temperature);
         return;
       }
-      Tensor dx = empty(y.shape(), like(y));
+      Tensor dx = empty(y.shape(), y.options());
       backend(y.device())
           .segment_softmax_backward(op, as_rows(y).array(), as_rows(dy).array(), offsets.segments(y.device()),
                                     temperature, as_rows(dx).array());

@@ -20,8 +20,6 @@ using detail::packed;
 using detail::record_op;
 using detail::taping;
 
-TensorOptions like(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
-
 Tensor unpadded(const Tensor& x, const Offsets& offsets, SourceLocation where);
 
 // [n, length, ...] seen as [n, length, width].
@@ -34,7 +32,7 @@ Tensor as_blocks(const Tensor& x) {
 Tensor padded(const Tensor& values, const Offsets& offsets, std::int64_t length, Scalar padding, SourceLocation where) {
   Shape shape{offsets.count(), length};
   for (int i = 1; i < values.rank(); ++i) shape.push_back(values.shape()[i]);
-  Tensor y = empty(shape, like(values));
+  Tensor y = empty(shape, values.options());
   backend(y.device()).segment_pad(as_rows(values).array(), offsets.segments(y.device()), padding, as_blocks(y).array());
   if (taping() && is_floating(values.dtype())) {
     const detail::GivenNumbers given(&padding, 1);
@@ -47,7 +45,7 @@ Tensor padded(const Tensor& values, const Offsets& offsets, std::int64_t length,
 Tensor unpadded(const Tensor& x, const Offsets& offsets, SourceLocation where) {
   Shape shape{offsets.total()};
   for (int i = 2; i < x.rank(); ++i) shape.push_back(x.shape()[i]);
-  Tensor y = empty(shape, like(x));
+  Tensor y = empty(shape, x.options());
   backend(y.device()).segment_unpad(as_blocks(x).array(), offsets.segments(y.device()), as_rows(y).array());
   if (taping() && is_floating(x.dtype()))
     record_op("from_padded", where, {&x}, y, {}, [offsets, length = x.shape()[1]](Gradients& g) {

@@ -176,7 +176,7 @@ Tensor one_hot(const Tensor& index, std::int64_t classes, DType dtype, SourceLoc
   if (index.rank() == kMaxRank) throw ShapeError("one_hot: index must have fewer than 8 axes", where);
   backend(index.device()).check_indices(detail::packed(index).array(), classes, nullptr, "one_hot", where);
   return untaped([&] {
-    const Tensor numbers = arange(classes, {.dtype = index.dtype(), .device = index.device()});
+    const Tensor numbers = arange(classes, index.options());
     return cast(unsqueeze(index, -1) == numbers, dtype);
   });
 }

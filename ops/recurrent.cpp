@@ -69,7 +69,7 @@ RecurrentResult<Tensor> layers(Pass pass, Tensor x, std::int64_t n, const Order&
     check_weights(pass, x, weights[static_cast<std::size_t>(k)], k < directions ? x.shape()[1] : directions * hidden,
                   hidden, where);
 
-  const Tensor zero = zeros({n, hidden}, {.dtype = x.dtype(), .device = x.device()});
+  const Tensor zero = zeros({n, hidden}, x.options());
   const auto start = [&](const Tensor& all, std::int64_t k) {
     return all.defined() ? order.sort(select(all, 0, k)) : zero;
   };

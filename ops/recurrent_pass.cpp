@@ -39,9 +39,7 @@ void multiply(const Array& a, bool trans_a, const Array& b, bool trans_b, const 
   backend(c.device).gemm(gemm);
 }
 
-Tensor like(const Tensor& x, std::int64_t rows, std::int64_t cols) {
-  return empty({rows, cols}, {.dtype = x.dtype(), .device = x.device()});
-}
+Tensor like(const Tensor& x, std::int64_t rows, std::int64_t cols) { return empty({rows, cols}, x.options()); }
 
 // Lstm and rnn add up their biases; gru keeps the recurrent one for the recurrent part.
 Tensor input_part(const Pass& pass, const Inputs& in) {

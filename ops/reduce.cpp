@@ -40,7 +40,7 @@ Shape without(const Shape& shape, std::uint32_t axes) {
 // The kernel sees size 1 on each reduced axis; the result has it, or not. `which` has.
 Tensor reduced(ReduceOp op, const Tensor& x, std::uint32_t axes, Keep keep, Tensor* which = nullptr) {
   const Shape kept = with_ones(x.shape(), axes);
-  Tensor y = empty(keep == Keep::yes ? kept : without(x.shape(), axes), {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty(keep == Keep::yes ? kept : without(x.shape(), axes), x.options());
   if (which != nullptr) *which = empty(kept, {.dtype = i64, .device = x.device()});
   Array out;  // not a copy of y's: loads of 16 bytes would wait for what has just been stored in parts
   out.data = y.array().data;
@@ -270,7 +270,7 @@ Tensor prod(const Ragged& x, SourceLocation where) {
   if (!is_floating(x.dtype())) return reduce_last(cumprod(pad(x, {{0, 1, 0}}, 1)));
   Shape shape = x.values().shape();
   shape[0] = x.count();
-  Tensor y = empty(shape, {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty(shape, x.options());
   backend(x.device())
       .segment_reduce(ReduceOp::prod, detail::as_rows(x.values()).array(), x.segments(), detail::as_rows(y).array(),
                       nullptr);

@@ -21,8 +21,6 @@ namespace {
 // Seen as [rows, width].
 Tensor as_rows(const Tensor& x, std::int64_t rows) { return reshaped(x, {rows, rows == 0 ? 0 : x.size() / rows}); }
 
-TensorOptions like(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
-
 // The numbers f(sequence, i) for each row i of each sequence, on a device.
 template <class F>
 Tensor per_row(const Offsets& offsets, Device device, F&& f) {
@@ -74,7 +72,7 @@ Tensor take_rows(const char* op, const Tensor& x, const Tensor& index, SourceLoc
   const Tensor at = packed(index);
   Shape shape = index.shape();
   for (int i = 1; i < x.rank(); ++i) shape.push_back(x.shape()[i]);
-  Tensor y = empty(shape, like(x));
+  Tensor y = empty(shape, x.options());
   if (y.size() > 0)
     backend(x.device())
         .take_rows(as_rows(packed(x), x.shape()[0]).array(), reshaped(at, {at.size()}).array(),
@@ -85,7 +83,7 @@ Tensor take_rows(const char* op, const Tensor& x, const Tensor& index, SourceLoc
 }
 
 Tensor add_rows(const Tensor& dy, const Tensor& index, const Shape& shape) {
-  Tensor sum = zeros(shape, like(dy));
+  Tensor sum = zeros(shape, dy.options());
   if (dy.size() > 0)
     backend(dy.device())
         .add_rows(as_rows(packed(dy), index.size()).array(), reshaped(index, {index.size()}).array(),
@@ -101,7 +99,7 @@ void record_gather(const char* op, SourceLocation where, const Tensor& x, const 
   if (!taping() || !is_floating(x.dtype())) return;
   record_op(op, where, {&x}, y, {&index}, [axis, index](Gradients& g) {
     const Tensor dy = reshape(g.dy(), index.shape());
-    if (g.recording()) return g.add(0, scatter_add(zeros(g.shape(0), like(dy)), axis, index, dy));
+    if (g.recording()) return g.add(0, scatter_add(zeros(g.shape(0), dy.options()), axis, index, dy));
     const auto [dx, fresh] = g.destination(0);
     Ops& ops = backend(dx.device());
     if (fresh) ops.fill(dx.array(), 0);

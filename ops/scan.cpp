@@ -34,7 +34,7 @@ constexpr ScanOptions without_own(ScanOptions options) { return {options.reverse
 
 // Unrecorded. `factor` may be undefined.
 Tensor scanned(ScanOp op, const Tensor& x, const Tensor& factor, const Lines& lines, ScanOptions options) {
-  Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty(x.shape(), x.options());
   Ops& ops = backend(x.device());
   const auto seen = [&](const Tensor& t) { return !t.defined() ? t : lines.offsets ? as_rows(t) : packed(t); };
   const Tensor from = seen(x), by = seen(factor), to = seen(y);

@@ -22,8 +22,6 @@ using detail::Gradients;
 using detail::record_op;
 using detail::taping;
 
-TensorOptions like(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
-
 void check_values(const char* op, const Ragged& x, SourceLocation where) { check::defined(op, "x", x.values(), where); }
 void check_matrix(const char* op, const Ragged& x, SourceLocation where) {
   check::rank(op, "x's values", x.values(), 2, "[total, width]", where);
@@ -35,7 +33,7 @@ Tensor columns_to_rows(const Tensor& y, const Offsets& offsets, std::int64_t win
 
 Tensor rows_to_columns(const Tensor& x, const Offsets& offsets, std::int64_t window, SourceLocation where) {
   const std::int64_t total = x.shape()[0], width = x.shape()[1], places = 2 * window + 1;
-  Tensor y = empty({total, places * width}, like(x));
+  Tensor y = empty({total, places * width}, x.options());
   backend(x.device())
       .segment_window(detail::packed(x).array(), offsets.segments(x.device()), window,
                       detail::reshaped(y, {total, places, width}).array());
@@ -47,7 +45,7 @@ Tensor rows_to_columns(const Tensor& x, const Offsets& offsets, std::int64_t win
 
 Tensor columns_to_rows(const Tensor& y, const Offsets& offsets, std::int64_t window) {
   const std::int64_t total = y.shape()[0], places = 2 * window + 1, width = y.shape()[1] / places;
-  Tensor x = empty({total, width}, like(y));
+  Tensor x = empty({total, width}, y.options());
   backend(y.device())
       .segment_window_backward(detail::reshaped(detail::packed(y), {total, places, width}).array(),
                                offsets.segments(y.device()), window, x.array());
@@ -79,7 +77,7 @@ Tensor one_of_each(const char* op, const Ragged& x, bool last, SourceLocation wh
   });
   Shape row = each.shape();
   row[0] = 1;
-  return detail::take_rows(op, concatenate({each, zeros(row, like(each))}, 0), places, SourceLocation{});
+  return detail::take_rows(op, concatenate({each, zeros(row, each.options())}, 0), places, SourceLocation{});
 }
 
 }  // namespace
@@ -89,7 +87,7 @@ namespace detail {
 Tensor permuted_rows(const Tensor& x, const Tensor& order, const Tensor& inverse) {
   const std::int64_t rows = x.shape()[0];
   const Shape matrix{rows, rows == 0 ? 0 : x.size() / rows};
-  Tensor y = empty(x.shape(), like(x));
+  Tensor y = empty(x.shape(), x.options());
   backend(x.device()).take_rows(reshaped(packed(x), matrix).array(), order.array(), reshaped(y, matrix).array());
   if (taping() && is_floating(x.dtype()))
     record_op("permuted_rows", SourceLocation{}, {&x}, y, {&order, &inverse},
@@ -155,7 +153,7 @@ Tensor position_encoding(std::int64_t length, std::int64_t width, TensorOptions 
 Ragged position_encoding(const Ragged& x, double base, SourceLocation where) {
   check_matrix("position_encoding", x, where);
   const Tensor table =
-      position_encoding(x.offsets().max_length(), x.values().shape()[1], like(x.values()), base, where);
+      position_encoding(x.offsets().max_length(), x.values().shape()[1], x.values().options(), base, where);
   return embedding(table, positions(x));
 }
 

@@ -45,7 +45,7 @@ Tensor over_axis(SoftmaxOp op, const char* name, const Tensor& x, int axis, doub
   check_temperature(name, x, temperature, where);
   if (x.rank() == 0) return reshape(over_axis(op, name, reshape(x, {1}), axis, temperature, where), {});
   axis = check::axis(name, axis, x.rank(), where);
-  Tensor y = empty(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = empty(x.shape(), x.options());
   backend(x.device()).softmax(op, detail::packed(x).array(), axis, temperature, y.array());
   if (taping())
     record_op(name, where, {&x}, y, {&y}, [op, y, axis, temperature](Gradients& g) {
@@ -194,7 +194,7 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target, const Clas
 // The rows' losses [rows], or the mean of those that are not ignored.
 Tensor row_losses(const Tensor& logits, const Tensor& target, std::int64_t ignore, bool mean, SourceLocation where) {
   const std::int64_t rows = logits.shape()[0];
-  const TensorOptions options{.dtype = logits.dtype(), .device = logits.device()};
+  const TensorOptions options = logits.options();
   Tensor loss = mean ? empty({}, options) : empty({rows}, options);
   Tensor lse = empty({mean ? rows + 1 : rows}, options);
   const Tensor scores = detail::packed(logits);
@@ -208,7 +208,7 @@ Tensor row_losses(const Tensor& logits, const Tensor& target, std::int64_t ignor
         "cross_entropy", where, {&logits}, loss, {&logits, &target},
         [logits, scores, target, lse, ignore, mean, made = std::move(made)](Gradients& g) mutable {
           if (g.recording()) {
-            const Tensor classes = arange(logits.shape()[1], {.dtype = target.dtype(), .device = target.device()});
+            const Tensor classes = arange(logits.shape()[1], target.options());
             const Tensor hit = cast(unsqueeze(target, 1) == classes, logits.dtype());
             // Rows that are ignored or all -inf are not looked at: a NaN there does not come through.
             const Tensor counted = untaped([&] { return logical_and(target != ignore, max(logits, 1) != -INFINITY); });
@@ -223,8 +223,7 @@ Tensor row_losses(const Tensor& logits, const Tensor& target, std::int64_t ignor
           const bool given_away = !made.defined();  // to an earlier sweep
           Tensor dlogits = given_away ? empty_like(scores) : std::exchange(made, Tensor());
           if (given_away) {
-            const Tensor loss = mean ? empty({}, {.dtype = lse.dtype(), .device = lse.device()}) : empty_like(lse),
-                         again = empty_like(lse);
+            const Tensor loss = mean ? empty({}, lse.options()) : empty_like(lse), again = empty_like(lse);
             ops.cross_entropy(scores.array(), target.array(), ignore, loss.array(), again.array(), &dlogits.array());
           }
           ops.cross_entropy_scale(lse.array(), target.array(), ignore, g.dy().array(), dlogits.array());

@@ -29,8 +29,6 @@ struct Sums {
   Segments segments() const { return offsets.segments(index.device()); }
 };
 
-TensorOptions like(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
-
 // The three are linear in each of their tensors, and each one's gradients are the other two:
 // y[s] = sum weight[j] table[index[j]]; dtable[index[j]] += weight[j] dy[s]; dweight[j] = table[index[j]] . dy[s].
 // table, dy: matrices; weight may be undefined: ones.
@@ -58,7 +56,7 @@ class Weight {
 };
 
 Tensor table_gradient(const Tensor& dy, const Tensor& weight, const Sums& sums, std::int64_t rows) {
-  Tensor dtable = zeros({rows, dy.shape()[1]}, like(dy));
+  Tensor dtable = zeros({rows, dy.shape()[1]}, dy.options());
   backend(dy.device())
       .segment_gather_backward_table(packed(dy).array(), sums.index.array(), Weight(weight), sums.segments(), sums.mean,
                                      dtable.array());
@@ -72,7 +70,7 @@ Tensor table_gradient(const Tensor& dy, const Tensor& weight, const Sums& sums, 
 }
 
 Tensor weight_gradient(const Tensor& table, const Tensor& dy, const Sums& sums) {
-  Tensor dweight = empty({sums.index.size()}, like(dy));
+  Tensor dweight = empty({sums.index.size()}, dy.options());
   backend(dy.device())
       .segment_gather_backward_weight(packed(table).array(), sums.index.array(), packed(dy).array(), sums.segments(),
                                       sums.mean, dweight.array());
@@ -86,7 +84,7 @@ Tensor weight_gradient(const Tensor& table, const Tensor& dy, const Sums& sums) 
 }
 
 Tensor summed(const char* op, const Tensor& table, const Tensor& weight, const Sums& sums, SourceLocation where) {
-  Tensor y = empty({sums.offsets.count(), table.shape()[1]}, like(table));
+  Tensor y = empty({sums.offsets.count(), table.shape()[1]}, table.options());
   backend(table.device())
       .segment_gather(packed(table).array(), sums.index.array(), Weight(weight), sums.segments(), sums.mean, y.array());
   if (taping())

@@ -1,7 +1,7 @@
 #include "reel/ops/statistics.h"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -24,8 +24,6 @@ using detail::record_op;
 using detail::relu_mask;
 using detail::taping;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 // x's shape without the axes in `mask`, for a result that has them with size 1.
 Tensor dropped(const Tensor& y, std::uint32_t mask, Keep keep) {
   if (keep == Keep::yes) return y;
@@ -43,12 +41,12 @@ Tensor root(const Tensor& x) {
 
 // x where it is finite or NaN, else 0.
 Tensor finite(const Tensor& x) {
-  return relu_mask(x, untaped([&] { return 1 - cast(abs(x) == kInfinity, x.dtype()); }));
+  return relu_mask(x, untaped([&] { return 1 - cast(abs(x) == INFINITY, x.dtype()); }));
 }
 
 // x where it is not -inf, else 0, so that exp(-inf - x) is 0.
 Tensor not_below(const Tensor& x) {
-  return relu_mask(x, untaped([&] { return cast(x != -kInfinity, x.dtype()); }));
+  return relu_mask(x, untaped([&] { return cast(x != -INFINITY, x.dtype()); }));
 }
 
 // Sums of squares around the exact mean, from those around a rounded one and the sums of the same differences, which would

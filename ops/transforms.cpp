@@ -23,8 +23,6 @@ namespace reel::transforms {
 
 namespace {
 
-TensorOptions options_of(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
-
 void check_vectors(const char* op, const Tensor& x, std::int64_t at_least, SourceLocation where) {
   check::floating(op, "x", x, where);
   if (x.rank() == 0 || x.shape().back() < at_least)
@@ -84,7 +82,7 @@ Tensor Affine::inverse(const Tensor& y, SourceLocation where) const {
 Tensor Affine::log_abs_det_jacobian(const Tensor& x, SourceLocation where) const {
   check::floating("Affine", "x", x, where);
   const Shape shape = affine_shape(x, loc, scale, where);
-  return log(abs(beside(scale, x))) + zeros(shape, options_of(x));
+  return log(abs(beside(scale, x))) + zeros(shape, x.options());
 }
 
 Interval::Interval(double low_, double high_, SourceLocation where) : low(low_), high(high_) {
@@ -128,7 +126,7 @@ namespace {
 
 // log(n - 1), ..., log(1): what makes x = 0 the middle.
 Tensor stick_offsets(const Tensor& x, std::int64_t count) {
-  return log(static_cast<double>(count) - arange(count, options_of(x)));
+  return log(static_cast<double>(count) - arange(count, x.options()));
 }
 
 // The logarithms of the parts, and of what the breaks leave each time.
@@ -211,7 +209,7 @@ Tensor log_squared_rest(const Tensor& x) { return 2 * std::numbers::ln2 + logsig
 
 Tensor CorrelationCholesky::forward(const Tensor& x, SourceLocation where) const {
   const std::int64_t d = dimension(x, where);
-  const Tensor z = fill_below(tanh(x), d) + eye(d, options_of(x));
+  const Tensor z = fill_below(tanh(x), d) + eye(d, x.options());
   return z * exp(0.5 * sums_before(fill_below(log_squared_rest(x), d)));
 }
 

@@ -1,6 +1,6 @@
 #include "reel/ops/unary.h"
 
-#include <limits>
+#include <cmath>
 
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
@@ -26,8 +26,6 @@ Tensor bounded(const Tensor& x) { return clamp(x, -1e3, 1e3); }
 Tensor real_function(const Unary& f, const Tensor& x, SourceLocation where) {
   return unary(f, detail::fractions(f.name, x, where), where);
 }
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Tensor one(const Tensor& y) { return ones_like(y); }
 
@@ -165,7 +163,7 @@ Tensor log_ndtr(const Tensor& x, SourceLocation where) {
   static constexpr Unary f = unary_function<scalar::LogNdtr>(UnaryOp::log_ndtr, "log_ndtr", [](const Tensor& x) {
     const double tail = x.dtype() == f32 ? -10 : -50;
     const Tensor near = clamp(x, tail, 1e3), slope = unary_slope(f, near);
-    const Tensor r = square(1 / clamp(x, -kInfinity, tail)), s = 1 + r * (-2 + r * (10 + r * (-74 + r * 706)));
+    const Tensor r = square(1 / clamp(x, -INFINITY, tail)), s = 1 + r * (-2 + r * (10 + r * (-74 + r * 706)));
     return reel::where(x < tail, -(s + r * square(s)), -slope * (near + slope));
   });
   return real_function(f, x, where);

@@ -15,7 +15,7 @@ namespace {
 template <class Kernel, class Curve>
 Tensor gradient(const char* name, const Tensor& dy, const Tensor& saved, Kernel kernel, Curve curve) {
   const Tensor at = saved.defined() ? packed(saved) : dy;
-  Tensor dx = empty(dy.shape(), {.dtype = dy.dtype(), .device = dy.device()});
+  Tensor dx = empty(dy.shape(), dy.options());
   kernel(at.array(), dy.array(), dx.array());
   if (thread_tape.recording)  // a Trace alone knows it as the function's backward
     record_op(name, SourceLocation{}, {&dy, &saved}, dx, {&dy, &saved}, [=](Gradients& g) {

@@ -50,7 +50,7 @@ Tensor sliced(const char* op, const Tensor& x, const Part& part, SourceLocation 
 
 // Zeros of the whole shape with dy in its part: the adjoint of slicing, recorded.
 Tensor spread(const Tensor& dy, const Part& part) {
-  Tensor dx = empty(part.whole, {.dtype = dy.dtype(), .device = dy.device()});
+  Tensor dx = empty(part.whole, dy.options());
   Ops& ops = backend(dy.device());
   ops.fill(dx.array(), 0);
   ops.copy(dy.array(), part_of(dx, part).array());
@@ -365,7 +365,7 @@ Tensor detail::concatenated(const char* op, const Tensors& parts, int axis, Sour
                        where);
     shape[axis] = check::plus(op, shape[axis], parts[i].shape()[axis], where);
   }
-  Tensor y = empty(shape, {.dtype = parts[0].dtype(), .device = parts[0].device()});
+  Tensor y = empty(shape, parts[0].options());
   Ops& ops = backend(y.device());
   std::int64_t begin = 0;
   for (const Tensor& part : parts) {

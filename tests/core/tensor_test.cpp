@@ -29,6 +29,17 @@ TEST(Tensor, HandlesShareElementsAndVersions) {
   EXPECT_EQ(a.version(), 1u);
 }
 
+TEST(Tensor, OptionsMakeAnotherLikeThisOne) {
+  const Tensor x = zeros({2, 3}, {.dtype = f64});
+  const Tensor y = ones({4}, x.options());
+  EXPECT_EQ(y.dtype(), f64);
+  EXPECT_EQ(y.device(), x.device());
+  EXPECT_EQ(Parameter(x).options().dtype, f64);
+  EXPECT_EQ(Ragged(x, Offsets(std::vector<std::int64_t>{1, 1})).options().dtype, f64);
+  EXPECT_THROW_WITH(Tensor().options(), Error, "options", "undefined", "tensor_test.cpp");
+  EXPECT_THROW_WITH(Ragged().options(), Error, "options", "undefined", "tensor_test.cpp");
+}
+
 TEST(Tensor, ShapesTakeAnyIntegerTypes) {
   const std::size_t n = 2;
   const short m = 3;
