@@ -86,8 +86,8 @@ def measure_row(row, reel, peers, limits, limit_rows, rounds, seconds, variants=
                 undecided=lambda times, limits: False, limited=lambda times: True):
     """Returns the seconds of each side's ways round by round, half the 90 % intervals over them, the seconds of the limits, the work of
     one call, and whether the sides computed the same; and what peers could not do. Rows of Reel's in `beside` take turns too.
-    `undecided` is asked, after the given number of rounds and each further one, whether there shall be another; `limited` in each
-    round whether it takes the limits' times, which it does from then on."""
+    `undecided` is asked, after the given number of rounds and each further one, whether there shall be another; `limited` after
+    the first one whether the limits are measured, in this and the others."""
     answers, problems = {}, []
     entrants = [("reel", way) for way in reel.ways(row) if variants or way.row == row]
     for side in peers:
@@ -117,7 +117,9 @@ def measure_row(row, reel, peers, limits, limit_rows, rounds, seconds, variants=
                 problems.append(str(error))
                 entrants = [(other, its_way) for other, its_way in entrants if other != side]
                 del times[side]
-        for limit in limit_rows if limited(times) or any(limit_times.values()) else ():
+        if done == 0 and not limited(times):
+            limit_rows = ()
+        for limit in limit_rows:
             limit_times[limit].append(limits.ask(limit, seconds / 2))
     plain = answers[("reel", "plain")]
     wrong, notes = values.compare(row, answers)

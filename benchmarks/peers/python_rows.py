@@ -220,7 +220,7 @@ def time_slope(calls, budget):
 def threads_setter(library):
     if library == "numpy":  # sums on one
         return lambda threads: None
-    return importlib.import_module("torch" if library == "cuda" else library).set_num_threads
+    return lambda threads: importlib.import_module("torch" if library == "cuda" else library).set_num_threads(threads)
 
 
 def cuda_rows():
@@ -242,8 +242,8 @@ def main():
             kept.clear()
             continue
         name, budget, *threads = line.split()
-        set_threads(int(threads[0]) if threads and int(threads[0]) else cores)
         try:
+            set_threads(int(threads[0]) if threads and int(threads[0]) else cores)
             if name not in kept:
                 calls, result = rows[name]()
                 calls(3)
