@@ -71,9 +71,10 @@ REEL_INLINE Cut wide_cut_of(const Block<T>& x, int64_t pieces, bool pack_a, bool
   return cut;
 }
 
-/// Where to cut. Pieces share nothing, so that no thread waits for another, and few pieces copy little twice: two for a thread
-/// will do, if there is work enough. All should take as long, so their number is a power of two. Rows are cut first, for threads then write
-/// to lines of c of their own, but where pieces are many they are about square, which copies least.
+/// Where to cut. Pieces share nothing, so that no thread waits for another, and few pieces copy little twice: four for a thread, if
+/// there is work enough, lest one whose core is slower keeps the others waiting. All should take as long, so their number is a power
+/// of two. Rows are cut first, for threads then write to lines of c of their own, but where pieces are many they are about square,
+/// which copies least.
 template <class T>
 REEL_INLINE Cut cut_of(const Block<T>& x) {
   // A block of b stays in the level 2 cache of its set's machines: 512 KiB with AVX-512, twice that where the cache is large, else
@@ -87,8 +88,10 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
 
   const int64_t threads = detail::available_threads();
   const bool shared_evenly = (threads & (threads - 1)) == 0;  // else more pieces, lest some threads have one less to do
-  const int64_t most =
-      max<int64_t>(threads * (shared_evenly ? 4 : 8), x.m < 2 * many ? 8 : 2);  // few rows copy nothing
+  const int64_t most = max<int64_t>(threads * (threads == 1    ? 2
+                                               : shared_evenly ? 4
+                                                               : 8),
+                                    x.m < 2 * many ? 8 : 2);  // few rows copy nothing
   int64_t pieces = 2;
   while (pieces < most && work >= pieces << (pieces < 2 * threads ? 21 : 22)) pieces *= 2;
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <utility>
 
@@ -12,13 +11,13 @@
 namespace reel::cpu::REEL_CPU_ISA::product {
 
 /// Rows of a: the most there can be, and those of tiles of one register. (With AVX2 five take as long by a tile, whose panel of a
-/// transposed b costs less there.)
+/// transposed b costs less there; of doubles more was not tried.)
 template <class T>
 inline constexpr int kDotRows = kVectorBytes == 64 && sizeof(T) == 4 ? 8 : 4;
 inline constexpr int kFewDotRows = 4;
 
-/// Whether a product of m rows and n columns by a transposed b is best one of dot products: of many rows if columns are many too, for
-/// those that are left over then cost little.
+/// Whether a product of m rows and n columns by a transposed b is best one of dot products: of many rows if columns are many too,
+/// for those that are left over then cost little.
 template <class T>
 REEL_INLINE bool takes_dots(int64_t m, int64_t n) {
   return m <= kFewDotRows || (m <= kDotRows<T> && n >= 4 * Vec<T>::width);
@@ -107,20 +106,23 @@ void dot_tile(const T* a, int64_t a_stride, int64_t a_step, const T* b, int64_t 
     }
 }
 
-/// The above for m = 1 .. kDotRows rows and any number of columns up to two registers. (Of one register it takes few rows at a time:
-/// that is for what is left of the columns.)
+/// The above for m = 1 .. kDotRows rows and any number of columns up to two registers. (Of one register it takes few rows at a
+/// time: that is for what is left of the columns.)
 template <class T>
 REEL_INLINE void dot_products(int64_t m, const T* a, int64_t a_stride, bool a_transposed, const T* b, int64_t b_stride,
                               int64_t k, int64_t columns, bool load_c, T* c, int64_t c_stride) {
   using Function = void (*)(const T*, int64_t, int64_t, const T*, int64_t, int64_t, int64_t, bool, T*, int64_t);
   static constexpr Function of_one[kFewDotRows] = {dot_tile<T, 1, 1>, dot_tile<T, 2, 1>, dot_tile<T, 3, 1>,
                                                    dot_tile<T, 4, 1>};
-  static constexpr auto of_two = []<int... i>(std::integer_sequence<int, i...>) {
-    return std::array<Function, kDotRows<T>>{dot_tile<T, i + 1, 2>...};
+  struct Tiles {
+    Function by_rows[kDotRows<T>];
+  };
+  static constexpr Tiles of_two = []<int... i>(std::integer_sequence<int, i...>) {
+    return Tiles{{dot_tile<T, i + 1, 2>...}};
   }
   (std::make_integer_sequence<int, kDotRows<T>>());
   const int64_t row = a_transposed ? 1 : a_stride, step = a_transposed ? a_stride : 1;
-  if (columns > Vec<T>::width) return of_two[m - 1](a, row, step, b, b_stride, k, columns, load_c, c, c_stride);
+  if (columns > Vec<T>::width) return of_two.by_rows[m - 1](a, row, step, b, b_stride, k, columns, load_c, c, c_stride);
   for (int64_t i = 0; i < m; i += kFewDotRows)
     of_one[min<int64_t>(kFewDotRows, m - i) - 1](a + i * row, row, step, b, b_stride, k, columns, load_c,
                                                  c + i * c_stride, c_stride);

@@ -90,17 +90,18 @@ REEL_INLINE V load_row(const T* p, int v, typename V::Mask mask) {
 inline constexpr int64_t kRowsAhead = 12;
 
 /// Columns of a transposed a that are asked for ahead, where they lie further apart than packed ones (kPackedStep bytes): each
-/// is a line or two, which another core may have written. Short ones would end before. (By whole tiles alone: others are few.)
+/// is a line or two, which another core may have written. Short ones would end before. (By whole tiles of two registers, and the
+/// tallest of one: others are few.)
 inline constexpr int64_t kColumnsAhead = 32, kLongColumn = 128, kPackedStep = 128;
 template <class T>
-REEL_INLINE bool asks_for_columns(const Tile<T>& tile) {
-  return tile.k >= kLongColumn && tile.a_step * static_cast<int64_t>(sizeof(T)) > kPackedStep;
+REEL_INLINE bool asks_for_columns(const Tile<T>& tile, int64_t from = kLongColumn) {
+  return tile.k >= from && tile.a_step * static_cast<int64_t>(sizeof(T)) > kPackedStep;
 }
-/// Whether so many rows of one register have a loop of their own that asks (one more load at each step would take others a twentieth
-/// more time): the tallest tiles, of which a tall and narrow product consists.
-template <int vectors>
+/// Whether so many rows of one register have a loop of their own that asks, which pays from twice as many columns on (one more load
+/// at each step takes a twentieth more time): the tallest tiles, of which a tall and narrow product consists.
+template <class T, int vectors>
 REEL_INLINE constexpr bool may_ask(int64_t rows) {
-  return kVectorBytes >= 32 && vectors == 1 && rows + 1 >= kTileRows<1>;
+  return kVectorBytes >= 32 && sizeof(T) == 4 && vectors == 1 && rows == kTileRows<1>;
 }
 
 /// Steps of k that the tallest tiles, which do most of the work, take at a time: fewer instructions, which matter most where another
@@ -118,7 +119,7 @@ REEL_INLINE constexpr bool is_tall(int64_t rows) {
   return kVectorBytes == 32 && vectors >= 2 && rows == kTileRows<vectors>;
 }
 
-/// The chains of a tile whose rows of a begin at `tile_a`. `copying`: into tile.b_copy too. `asking`: for what is to be read of a.
+/// The chains of a tile whose rows of a begin at `tile_a`. `copying`: into tile.b_copy too. `asking`: for columns of a ahead.
 template <bool masked, bool copying, bool asking, class T, class V, int rows, int vectors>
 REEL_INLINE void accumulate(const Tile<T>& tile, const T* tile_a, typename V::Mask mask, V (&acc)[rows][vectors]) {
   // The tallest tile takes all registers.
@@ -191,7 +192,7 @@ void compute_tile(const Tile<T>& tile) {
     constexpr bool asks = vectors == 2 && !masked;
     if (vectors >= 2 && tile.b_copy != nullptr) {
       accumulate<masked, true, asks>(tile, a, mask, acc);
-    } else if (may_ask<vectors>(rows) && tile.k >= 2 * kLongColumn && asks_for_columns(tile)) {
+    } else if (may_ask<T, vectors>(rows) && asks_for_columns(tile, 2 * kLongColumn)) {
       accumulate<masked, false, true>(tile, a, mask, acc);
     } else {
       accumulate<masked, false, asks>(tile, a, mask, acc);

@@ -55,9 +55,9 @@ REEL_INLINE void transpose_strips(const T* x, int64_t x_stride, int64_t rows, in
   }
 }
 
-/// y[c, r] = x[r, c] for x [rows, columns]. With AVX-512 in squares of whole lines, and of a few rows at a time, which the processor
-/// foresees. The rest a cache line of columns at a time: the lines of y that are being written to are few, and stay near even where
-/// they lie a power of two apart.
+/// y[c, r] = x[r, c] for x [rows, columns]. With AVX-512 in squares of whole lines, and of a few rows at a time, which the
+/// processor foresees. The rest a cache line of columns at a time: the lines of y that are being written to are few, and stay near
+/// even where they lie a power of two apart.
 template <class T>
 void transpose(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y, int64_t y_stride) {
   constexpr int64_t line = 64 / static_cast<int64_t>(sizeof(T));

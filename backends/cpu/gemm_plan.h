@@ -228,7 +228,8 @@ REEL_INLINE bool better_turned(const Product<T>& p) {
   const int64_t pieces = is_small(p) ? 1 : 2;  // of c's columns, each of which takes all of a
   constexpr int64_t once = kVectorBytes == 64 ? 14 : 10;
   const int64_t turning = p.n == 1 && p.c_stride == 1 ? 0 : (p.accumulate ? 2 : 1) * once * p.m * p.n / width;
-  return cost_of<T>(p.n, p.m, p.k, !p.b.transposed, !p.a.transposed, pieces, !p.a.transposed && p.n <= kFewDotRows) +
+  return cost_of<T>(p.n, p.m, p.k, !p.b.transposed, !p.a.transposed, pieces,
+                    !p.a.transposed && (is_small(p) ? takes_dots<T>(p.n, p.m) : p.n <= kFewDotRows)) +
              turning <
          cost_of<T>(p.m, p.n, p.k, p.a.transposed, p.b.transposed, 1, p.b.transposed && takes_dots<T>(p.m, p.n));
 }

@@ -82,9 +82,9 @@ REEL_INLINE void long_formula(int64_t count, const T* a, const T* b, T* y, F f) 
   }
 }
 
-/// The same for f(a, b, y, at) of `together` vectors of each, so that one's steps can run while the others' wait; `at` is where those
-/// of a were. If `past_caches`, y, which is aligned then, goes there vector by vector: it has a formula's time to leave, and what
-/// comes next time to arrive.
+/// The same for f(a, b, y, at) of `together` vectors of each, so that one's steps can run while the others' wait; `at` is where
+/// those of a were. If `past_caches`, y, which is aligned then, goes there vector by vector: it has a formula's time to leave, and
+/// what comes next time to arrive.
 template <int together, class T, class F>
 REEL_INLINE void long_formula_of_vectors(int64_t count, const T* a, const T* b, T* y, bool past_caches, F f) {
   using V = Vec<T>;

@@ -67,7 +67,7 @@ class FarLanes {
                                    _CMP_LE_OQ);
   }
   /// Whether one of x, [count], is not within [low, high].
-  REEL_INLINE static bool are_among(const float* x, int64_t count, V low, V high) {
+  __attribute__((noinline)) static bool are_among(const float* x, int64_t count, V low, V high) {
     __mmask16 all = 0xffff;
     int64_t i = 0;
     for (; i + V::width <= count; i += V::width) {

@@ -115,6 +115,14 @@ TYPED_TEST(GemmTest, MatrixTimesVectorAndVectorTimesMatrixAreChains) {
       }
       if (this->HasFatalFailure()) return;
     }
+  for (const std::int64_t size : {63, 64, 81, 127, 257})
+    for (const std::int64_t k : {1, 16, 23, 257})
+      for (const std::int64_t some : {5, 6, 7, 8}) {
+        this->expect_contract_all_layouts({.m = some, .n = size, .k = k, .bias = true});
+        this->expect_contract_all_layouts({.m = some, .n = size, .k = k, .pad_b = 3, .accumulate = true});
+        this->expect_contract_all_layouts({.m = size, .n = some, .k = k, .pad_c = 1, .accumulate = true});
+        if (this->HasFatalFailure()) return;
+      }
   this->expect_contract_all_layouts({.m = 1, .n = 1, .k = 10000});
 }
 
@@ -165,6 +173,7 @@ TYPED_TEST(GemmTest, AnyNumberOfThreadsGivesTheSameBits) {
       {.m = 32, .n = 512, .k = 784, .trans_b = true},
       {.m = 512, .n = 784, .k = 32, .trans_a = true},
       {.m = 1, .n = 2000, .k = 900},
+      {.m = 7, .n = 2000, .k = 900, .trans_b = true},
       {.m = 3000, .n = 1, .k = 900},
       {.m = 20, .n = 30, .k = 40, .batch = 64},
       {.m = 5000, .n = 3, .k = 90, .bias = true},
