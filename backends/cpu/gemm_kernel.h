@@ -97,8 +97,8 @@ template <class T>
 REEL_INLINE bool asks_for_columns(const Tile<T>& tile, int64_t from = kLongColumn) {
   return tile.k >= from && tile.a_step * static_cast<int64_t>(sizeof(T)) > kPackedStep;
 }
-/// Whether so many rows of one register have a loop of their own that asks, which pays from twice as many columns on (one more load
-/// at each step takes a twentieth more time): the tallest tiles, of which a tall and narrow product consists.
+/// Whether so many rows of one register have a loop of their own that asks, which pays from half as many columns more on (one more
+/// load at each step takes a twentieth more time): the tallest tiles, of which a tall and narrow product consists.
 template <class T, int vectors>
 REEL_INLINE constexpr bool may_ask(int64_t rows) {
   return kVectorBytes >= 32 && sizeof(T) == 4 && vectors == 1 && rows == kTileRows<1>;
@@ -192,7 +192,7 @@ void compute_tile(const Tile<T>& tile) {
     constexpr bool asks = vectors == 2 && !masked;
     if (vectors >= 2 && tile.b_copy != nullptr) {
       accumulate<masked, true, asks>(tile, a, mask, acc);
-    } else if (may_ask<T, vectors>(rows) && asks_for_columns(tile, 2 * kLongColumn)) {
+    } else if (may_ask<T, vectors>(rows) && asks_for_columns(tile, kLongColumn * 3 / 2)) {
       accumulate<masked, false, true>(tile, a, mask, acc);
     } else {
       accumulate<masked, false, asks>(tile, a, mask, acc);
