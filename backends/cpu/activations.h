@@ -83,11 +83,11 @@ REEL_INLINE void run_activation_backward(int64_t count, const float* x, const fl
   run_piecewise(kSlope<Op>, x, dy, dx, count, past_caches, formula);
 #elif defined(__AVX2__)
   using Pair = Vec<float>[2];
-  long_formula_of_vectors<2>(count, x, dy, dx, past_caches,
-                             [](const Pair& x_i, const Pair& dy_i, Pair& dx_i, const float*) {
+  const auto gradients = [](const Pair& x_i, const Pair& dy_i, Pair& dx_i, const float*) {
 #pragma GCC unroll 2
-                               for (int v = 0; v < 2; ++v) dx_i[v] = dy_i[v] * Gelu::derivative(x_i[v]);
-                             });
+    for (int v = 0; v < 2; ++v) dx_i[v] = dy_i[v] * Gelu::derivative(x_i[v]);
+  };
+  long_formula_of_vectors<2>(count, x, dy, dx, past_caches, gradients);
 #else
   formula(x, dy, dx, count);
 #endif

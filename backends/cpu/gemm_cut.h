@@ -88,10 +88,8 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
 
   const int64_t threads = detail::available_threads();
   const bool shared_evenly = (threads & (threads - 1)) == 0;  // else more pieces, lest some threads have one less to do
-  const int64_t most = max<int64_t>(threads * (threads == 1    ? 2
-                                               : shared_evenly ? 4
-                                                               : 8),
-                                    x.m < 2 * many ? 8 : 2);  // few rows copy nothing
+  // Few rows copy nothing.
+  const int64_t most = max<int64_t>(threads * (threads == 1 ? 2 : (shared_evenly ? 4 : 8)), x.m < 2 * many ? 8 : 2);
   int64_t pieces = 2;
   while (pieces < most && work >= pieces << (pieces < 2 * threads ? 21 : 22)) pieces *= 2;
 
