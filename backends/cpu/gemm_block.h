@@ -11,6 +11,7 @@
 /// one of kWidePanel.
 /// a packed: a row tile, [k, packed_rows(rows)] of a transposed a, [rows, copied_stride(k)] of one that is not. For wide panels
 /// all rows of a transposed a, [rows, copied_stride(k)]; one that is not stays where it is.
+/// By columns: a row tile of either kind, [k, packed_rows(rows)].
 namespace reel::cpu::REEL_CPU_ISA::product {
 
 /// Columns of c that a tile spans.
@@ -54,7 +55,8 @@ inline constexpr int64_t kAllRows = INT64_MAX;
 
 /// How a block is worked through: in row_pieces times column_pieces pieces, which share nothing. A piece runs with a block
 /// of b of [k, columns] at a time, which it packs as told to; and each row tile of a, if told to. Wide: columns are kWidePanel, and
-/// `rows` of a at a time, which stay near, run through all panels: the first pack them, the others find them packed.
+/// `rows` of a at a time, which stay near, run through all panels: the first pack them, the others find them packed. By
+/// columns: both are packed, b's block first, then one row tile of a after the other in the order in which its numbers are used.
 struct Cut {
   int64_t row_pieces = 1, column_pieces = 1;
   int64_t columns, k;
@@ -62,6 +64,7 @@ struct Cut {
   bool pack_a = false;
   PackB pack_b = PackB::never;
   bool wide = false;
+  bool by_columns = false;
 };
 
 template <class T>
@@ -95,12 +98,6 @@ REEL_INLINE const TileFunction<T>* tiles_for(int64_t columns) {
   if (columns <= width / 2) return kTiles<T, 1, true, kVectorBytes / 2>.by_rows;
 #endif
   return kTiles<T, 1, true>.by_rows;
-}
-
-/// The rows of a tile of so many, with those that fill the last register.
-template <class T>
-REEL_INLINE constexpr int64_t packed_rows(int64_t rows) {
-  return ceil_div(rows, Vec<T>::width) * Vec<T>::width;
 }
 
 /// Elements between the rows of a copy of k columns: a line more than they take, for k is mostly a power of two.
@@ -161,6 +158,14 @@ struct Part {
   int64_t i0, i1, j0, j1;
 };
 
+/// b [n, k] as panels [k, width] of its transpose, `room` elements apart.
+template <class T>
+REEL_INLINE void transpose_into_panels(const T* b, int64_t stride, int64_t n, int64_t k, int64_t width, T* panels,
+                                       int64_t room) {
+  for (int64_t q = 0; q < n; q += width, panels += room)
+    transpose(b + q * stride, stride, min(width, n - q), k, panels, width);
+}
+
 /// What elements k0 .. k0 + k - 1 of the chains add to a part of c. Rooms are for what is to be packed: b_room for one block
 /// of b, or if `keeps` for all that the part takes, one after the other, where they are already if `kept`.
 template <class T>
@@ -184,9 +189,7 @@ void multiply_part(const Block<T>& x, const Cut& cut, int64_t k0, int64_t k, con
     heights.set(height, tallest_tile<T>(min(n, panel_columns)), cut.pack_b == PackB::in_passing);
     const T* const b = x.b + (x.b_transposed ? j * x.b_stride + k0 : k0 * x.b_stride + j);
     if (x.b_transposed) {
-      int64_t p = 0;
-      for (int64_t q = 0; q < n && !kept; q += panel_columns, p += room)
-        transpose(b + q * x.b_stride, x.b_stride, min(panel_columns, n - q), k, b_room + p, panel_columns);
+      if (!kept) transpose_into_panels(b, x.b_stride, n, k, panel_columns, b_room, room);
     } else if (!kHasWidePanels && cut.pack_b == PackB::before) {
       copy_into_panels<T, kPanel<T>>(b, x.b_stride, k, n, b_room, room);
     }
@@ -208,9 +211,14 @@ void multiply_part(const Block<T>& x, const Cut& cut, int64_t k0, int64_t k, con
       for (int64_t q = 0; q < n; q += panel_columns, p += room) {
         T* const panel = b_room + p;
         tile.columns = min(n - q, panel_columns);
+        // Part of a panel is copied by itself, for many tiles of wide registers: where it is, loads cross lines.
+        const bool part_of_panel = tile.columns < kPanel<T>;
         const bool copied =
-            cut.pack_b == PackB::in_passing && tile.columns > Vec<T>::width && (keeps || heights.tiles > 1);
-        const bool packed = x.b_transposed || cut.pack_b == PackB::before || (copied && (kept || t > 0));
+            cut.pack_b == PackB::in_passing &&
+            (part_of_panel ? tile.columns > Vec<T>::width && heights.tiles > 16 : keeps || heights.tiles > 1);
+        const bool first = !kept && t == 0;
+        if (copied && part_of_panel && first) copy_rows(b + q, x.b_stride, k, tile.columns, panel, panel_columns);
+        const bool packed = x.b_transposed || cut.pack_b == PackB::before || (copied && (part_of_panel || !first));
         tile.b = packed ? panel : b + q;
         tile.b_stride = packed ? panel_columns : x.b_stride;
         tile.b_copy = copied && !packed ? panel : nullptr;
@@ -229,9 +237,68 @@ void multiply_part(const Block<T>& x, const Cut& cut, int64_t k0, int64_t k, con
   }
 }
 
+/// As multiply_part, by columns.
+template <class T>
+void multiply_part_by_columns(const Block<T>& x, const Cut& cut, int64_t k0, int64_t k, const Part& part, T* a_room,
+                              T* b_room) {
+  const bool last = k0 + k == x.k;
+  const int64_t room = panel_room<T>(k);
+  Tile<T> tile;
+  tile.k = k;
+  tile.a = a_room;
+  tile.a_row = 1;
+  tile.a_step = packed_rows<T>(kTileRows<2>);
+  tile.b_stride = kPanel<T>;
+  tile.c_stride = x.c_stride;
+  tile.load_c = x.load_c || k0 > 0;
+  tile.relu = last && x.relu;
+  Heights heights;
+  heights.set(part.i1 - part.i0, kTileRows<2>, false);
+  for (int64_t j = part.j0, n; j < part.j1; j += n) {
+    n = min(part.j1 - j, cut.columns);
+    if (x.b_transposed) {
+      transpose_into_panels(x.b + j * x.b_stride + k0, x.b_stride, n, k, kPanel<T>, b_room, room);
+    } else {
+      copy_into_panels<T, kPanel<T>>(x.b + k0 * x.b_stride + j, x.b_stride, k, n, b_room, room);
+    }
+    const T* a = x.a + part.i0 * x.a_row + k0 * x.a_step;
+    T* c = x.c + part.i0 * x.c_stride + j;
+    for (int64_t t = 0, left = part.i1 - part.i0; t < heights.tiles; ++t) {
+      const int64_t rows = heights[t];
+      if (x.a_step == 1) {
+        // With some rows of the next tile: whole squares.
+        transpose(a, x.a_row, min(left, tile.a_step), k, a_room, tile.a_step);
+      } else {
+        copy_rows(a, x.a_step, k, rows, a_room, tile.a_step);
+      }
+      T* const next = c + rows * x.c_stride;
+      tile.b = b_room;
+      for (int64_t q = 0; q < n; q += kPanel<T>, tile.b += room) {
+        const bool ends = q + kPanel<T> >= n;
+        tile.c = c + q;
+        tile.columns = min(n - q, kPanel<T>);
+        tile.bias = last && x.bias != nullptr ? x.bias + j + q : nullptr;
+        tile.next_c = ends ? next : tile.c + kPanel<T>;
+        tile.next_rows = !ends ? rows : t + 1 < heights.tiles ? heights[t + 1] : 0;
+        tiles_for<T>(tile.columns)[rows - 1](tile);
+      }
+      a += rows * x.a_row;
+      left -= rows;
+      c = next;
+    }
+  }
+}
+
 /// A part of c, of blocks of k and, if they are to stay near, of rows.
 template <class T>
 void multiply_piece(const Block<T>& x, const Cut& cut, const Part& piece, T* a_room, T* b_room) {
+  if constexpr (kVectorBytes == 64) {
+    if (cut.by_columns) {
+      for (int64_t k0 = 0; k0 < x.k; k0 += cut.k)
+        multiply_part_by_columns(x, cut, k0, min(x.k - k0, cut.k), piece, a_room, b_room);
+      return;
+    }
+  }
   const bool keeps = kHasWidePanels && cut.rows < piece.i1 - piece.i0 && packs_b(x, cut);
   for (int64_t k0 = 0; k0 < x.k; k0 += cut.k) {
     Part part = piece;

@@ -71,6 +71,28 @@ REEL_INLINE Cut wide_cut_of(const Block<T>& x, int64_t pieces, bool pack_a, bool
   return cut;
 }
 
+/// Multiply-adds, times the bytes of an element, from which on it pays to pack both operands with AVX-512, where the level 2 cache is
+/// large: elsewhere it was not measured. (1024 x 1024 x 1024 takes 0.9 of the time, of f64 0.85; 512 x 512 x 512 of f32 as long.)
+constexpr int64_t kPackedWork = int64_t{1} << 30;
+
+/// Where to cut a block by columns. Each piece packs its own operands: many columns at a time, for a is turned anew for those that
+/// follow, and so many rows of b that its block is about half of the level 2 cache.
+template <class T>
+REEL_INLINE Cut cut_by_columns(const Block<T>& x, int64_t pieces) {
+  constexpr int64_t size = sizeof(T), block_bytes = 1024 * 1024, some = 16;
+  const int64_t panels = ceil_div(x.n, kPanel<T>);
+  Cut cut{.columns = 0, .k = 0, .pack_a = true, .pack_b = PackB::before, .by_columns = true};
+  pieces = min<int64_t>(pieces, 2 * detail::available_threads());
+  halve(cut, &Cut::column_pieces, pieces, panels, 16);
+  halve(cut, &Cut::row_pieces, pieces, x.m, 192);
+  halve(cut, &Cut::column_pieces, pieces, panels, 8);
+  halve(cut, &Cut::row_pieces, pieces, x.m, 96);
+  cut.columns = even_piece(ceil_div(panels, cut.column_pieces) * kPanel<T>, 4096 / size, kPanel<T>);
+  const int64_t rows = max<int64_t>(1536 / size, block_bytes / size / cut.columns);
+  cut.k = even_piece(x.k, min<int64_t>(2048 / size, rows), some);
+  return cut;
+}
+
 /// Where to cut. Pieces share nothing, so that no thread waits for another, and few pieces copy little twice: four for a thread, if
 /// there is work enough, lest one whose core is slower keeps the others waiting. All should take as long, so their number is a power
 /// of two. Rows are cut first, for threads then write to lines of c of their own, but where pieces are many they are about square,
@@ -92,6 +114,10 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
   const int64_t most = max<int64_t>(threads * (threads == 1 ? 2 : (shared_evenly ? 4 : 8)), x.m < 2 * many ? 8 : 2);
   int64_t pieces = 2;
   while (pieces < most && work >= pieces << (pieces < 2 * threads ? 21 : 22)) pieces *= 2;
+
+  if (kVectorBytes == 64 && work * static_cast<int64_t>(sizeof(T)) > kPackedWork && x.m >= 4 * kTileRows<2> &&
+      panels >= 8 && detail::level2_cache_bytes() >= kLargeLevel2)
+    return cut_by_columns(x, pieces);
 
   Cut cut;
   // Pieces of rows share b, pieces of columns a: of the larger, one core's part stays with it from step to step.

@@ -28,6 +28,12 @@ template <int vectors>
 inline constexpr int kTileRows = vectors == 1 ? 8 : 4;
 #endif
 
+/// The rows of a tile of so many, with those that fill the last register: between a's columns where it is packed by columns.
+template <class T>
+REEL_INLINE constexpr int64_t packed_rows(int64_t rows) {
+  return ceil_div(rows, Vec<T>::width) * Vec<T>::width;
+}
+
 /// One tile: c[i, j] = sum over k of a(i, k) b[k, j], from c on if `load_c`; then the bias and ReLU. Strides in elements. Or, where
 /// `repeats` says so, `count` of them one below the other, of the same columns of b.
 template <class T>
@@ -44,7 +50,10 @@ struct Tile {
   bool load_c;
   bool relu;
   int64_t count = 1;
-  T* b_copy = nullptr;  // takes the rows of b as they pass by, each a tile's width: packing at next to no cost; or null
+  const T* next_c = nullptr;  // the next tile of c and its rows, to be asked for meanwhile where a is packed by columns
+  int64_t next_rows = 0;
+  T* b_copy =
+      nullptr;  // takes the rows of b as they pass by, each a whole tile's width: packing at next to no cost; or null
 };
 
 /// Hides from g++ how the value was computed. It would compute it again at each use, or a pointer of one step from that of the step
@@ -119,6 +128,58 @@ REEL_INLINE constexpr bool is_tall(int64_t rows) {
   return kVectorBytes == 32 && vectors >= 2 && rows == kTileRows<vectors>;
 }
 
+/// sum = fma(a, b, sum) for a number in memory, which the instruction reads by itself: of two such sums one instruction less than if
+/// it is loaded for both, and one load more.
+template <class T>
+REEL_INLINE void add_product(Vec<T, 64>& sum, const T* a, Vec<T, 64> b) {
+  if constexpr (sizeof(T) == sizeof(float))
+    asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "m"(*a));
+  else asm("vfmadd231pd %2%{1to8%}, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "m"(*a));
+}
+
+/// The chains of a tile whose a is packed by columns, and begins at `a`. Most of its numbers are read by the multiply-adds themselves:
+/// a core whose other thread is busy takes half as many instructions from this one, and then fewer are faster.
+template <class T, class V, int rows, int vectors>
+REEL_INLINE void accumulate_by_columns(const Tile<T>& tile, const T* a, V (&acc)[rows][vectors]) {
+  constexpr int64_t a_step = packed_rows<T>(rows), line = 64 / static_cast<int64_t>(sizeof(T));
+  const T* b = tile.b;
+  const auto step = [&](const T* column) __attribute__((always_inline)) {
+    V b_row[vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) b_row[v] = V::load(b + v * V::width);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      const V a_i = V::broadcast(column[i]);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) {
+        if (i % 4 == 0) {  // of all rows there would be more loads than there is time for
+          add_product<true>(acc[i][v], a_i, b_row[v]);
+        } else {
+          add_product(acc[i][v], column + i, b_row[v]);
+        }
+      }
+    }
+    b += tile.b_stride;
+    keep_in_register(b);
+  };
+  int64_t k = tile.k;
+  for (int part = 0; part < 2; ++part) {
+    const T* ask = part == 0 ? tile.next_c : tile.c;
+    const int64_t ask_step = part == 0 ? tile.c_stride : 0;
+    for (int64_t left = part == 0 ? min(tile.next_rows, k / kSteps) : k / kSteps; left > 0; --left) {
+      // Their last elements: where c's rows begin within a line, the tile before had that one.
+      __builtin_prefetch(ask + (line - 1));
+      __builtin_prefetch(ask + (2 * line - 1));
+      ask += ask_step;
+#pragma GCC unroll 4
+      for (int i = 0; i < kSteps; ++i) step(a + i * a_step);
+      a += kSteps * a_step;
+      k -= kSteps;
+    }
+  }
+  for (; k > 0; --k, a += a_step) step(a);
+}
+
 /// The chains of a tile whose rows of a begin at `tile_a`. `copying`: into tile.b_copy too. `asking`: for columns of a ahead.
 template <bool masked, bool copying, bool asking, class T, class V, int rows, int vectors>
 REEL_INLINE void accumulate(const Tile<T>& tile, const T* tile_a, typename V::Mask mask, V (&acc)[rows][vectors]) {
@@ -135,15 +196,25 @@ REEL_INLINE void accumulate(const Tile<T>& tile, const T* tile_a, typename V::Ma
     for (int v = 0; v < vectors; ++v) {
       b_row[v] = load_row<V, vectors, masked>(b, v, mask);
       if (copying) {
-        __builtin_prefetch(b + kRowsAhead * tile.b_stride + v * V::width);
+        __builtin_prefetch(b + kRowsAhead * tile.b_stride + (v + 1) * V::width - 1);
         b_row[v].store(copy + v * V::width);
       }
     }
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
+      // (A number that an instruction finds at a sum of registers costs it one more by itself.)
+      constexpr bool reads = kVectorBytes == 64 && is_tall<vectors>(rows);
       const V a_i = V::broadcast(*a[i]);
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) add_product<in_place>(acc[i][v], a_i, b_row[v]);
+      for (int v = 0; v < vectors; ++v) {
+        if constexpr (reads) {
+          if (i % 5 == 0) {
+            add_product(acc[i][v], a[i], b_row[v]);
+            continue;
+          }
+        }
+        add_product<in_place>(acc[i][v], a_i, b_row[v]);
+      }
     }
     // The line of the column's last element: that of its first was the tile's before. (Where `ahead` is 0 it is there already: a
     // loop without this would be one more copy of each tile.)
@@ -190,8 +261,12 @@ void compute_tile(const Tile<T>& tile) {
     }
 
     constexpr bool asks = vectors == 2 && !masked;
-    if (vectors >= 2 && tile.b_copy != nullptr) {
-      accumulate<masked, true, asks>(tile, a, mask, acc);
+    constexpr bool by_columns =
+        kVectorBytes == 64 && repeats && rows + 1 >= kTileRows<2>;  // of many rows few are lower
+    if (vectors >= 2 && !masked && tile.b_copy != nullptr) {
+      accumulate<false, true, asks>(tile, a, mask, acc);
+    } else if (by_columns && tile.a_row == 1 && tile.a_step == packed_rows<T>(rows)) {
+      if constexpr (by_columns) accumulate_by_columns(tile, a, acc);
     } else if (may_ask<T, vectors>(rows) && asks_for_columns(tile, kLongColumn * 3 / 2)) {
       accumulate<masked, false, true>(tile, a, mask, acc);
     } else {

@@ -74,7 +74,8 @@ void transpose(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y
 
 /// y[r, c] = x[r, c] for x [rows, columns].
 template <class T>
-void copy_rows(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y, int64_t y_stride) {
+__attribute__((noinline)) void copy_rows(const T* x, int64_t x_stride, int64_t rows, int64_t columns, T* y,
+                                         int64_t y_stride) {
   using V = Vec<T>;
   const int64_t whole = columns / V::width * V::width;
   const auto mask = V::first(columns - whole);
