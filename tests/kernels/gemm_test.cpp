@@ -92,6 +92,9 @@ TYPED_TEST(GemmTest, EveryElementIsOneChainForLargeSizes) {
       {.m = 1030, .n = 700, .k = 260, .relu = true},
       {.m = 70, .n = 75, .k = 800, .pad_b = 600, .relu = true},  // b's rows lie far: packed before
       {.m = 45, .n = 1100, .k = 1022, .pad_a = 2},               // rows of a 4 KiB apart, or 8
+      // By columns, where the level 2 cache is large.
+      {.m = 660, .n = 650, .k = 631, .pad_a = 1, .pad_c = 3, .bias = true, .relu = true},
+      {.m = 105, .n = 1370, .k = 1900, .accumulate = true},
       {.m = 725,
        .n = 110,
        .k = 1100,
@@ -181,6 +184,7 @@ TYPED_TEST(GemmTest, AnyNumberOfThreadsGivesTheSameBits) {
       {.m = 1030, .n = 700, .k = 260, .trans_b = true},
       {.m = 40, .n = 3000, .k = 1300},
       {.m = 370, .n = 2070, .k = 520, .relu = true},  // more panels than are kept
+      {.m = 700, .n = 690, .k = 600, .trans_b = true},
   };
   for (const Case& shape : cases) {
     const auto problem = this->random_problem(shape);
@@ -277,11 +281,12 @@ TYPED_TEST(GemmTest, NoMemoryNextToTheOperandsIsTouched) {
     if (!x.empty()) std::memcpy(memory->data(), x.data(), x.size() * sizeof(T));
     return memory;
   };
-  const Case cases[] = {{.m = 9, .n = 7, .k = 5},        {.m = 1, .n = 33, .k = 19},    {.m = 33, .n = 1, .k = 19},
-                        {.m = 3, .n = 21, .k = 70},      {.m = 70, .n = 3, .k = 7},     {.m = 31, .n = 47, .k = 129},
-                        {.m = 100, .n = 99, .k = 45},    {.m = 6, .n = 65, .k = 999},   {.m = 290, .n = 333, .k = 611},
-                        {.m = 611, .n = 290, .k = 333},  {.m = 15, .n = 16, .k = 17},   {.m = 2, .n = 700, .k = 301},
-                        {.m = 29, .n = 1100, .k = 1024}, {.m = 37, .n = 1101, .k = 500}};
+  const Case cases[] = {
+      {.m = 9, .n = 7, .k = 5},        {.m = 1, .n = 33, .k = 19},     {.m = 33, .n = 1, .k = 19},
+      {.m = 3, .n = 21, .k = 70},      {.m = 70, .n = 3, .k = 7},      {.m = 31, .n = 47, .k = 129},
+      {.m = 100, .n = 99, .k = 45},    {.m = 6, .n = 65, .k = 999},    {.m = 290, .n = 333, .k = 611},
+      {.m = 611, .n = 290, .k = 333},  {.m = 15, .n = 16, .k = 17},    {.m = 2, .n = 700, .k = 301},
+      {.m = 29, .n = 1100, .k = 1024}, {.m = 37, .n = 1101, .k = 500}, {.m = 660, .n = 653, .k = 627}};
   for (Case shape : cases)
     for (const bool trans_a : {false, true})
       for (const bool trans_b : {false, true})
