@@ -11,7 +11,7 @@
 /// one of kWidePanel.
 /// a packed: a row tile, [k, packed_rows(rows)] of a transposed a, [rows, copied_stride(k)] of one that is not. For wide panels
 /// all rows of a transposed a, [rows, copied_stride(k)]; one that is not stays where it is.
-/// By columns: a row tile of either kind, [k, packed_rows(rows)].
+/// By columns: a row tile of either kind, [k, packed_rows(kTileRows<2>)].
 namespace reel::cpu::REEL_CPU_ISA::product {
 
 /// Columns of c that a tile spans.
@@ -211,12 +211,11 @@ void multiply_part(const Block<T>& x, const Cut& cut, int64_t k0, int64_t k, con
       for (int64_t q = 0; q < n; q += panel_columns, p += room) {
         T* const panel = b_room + p;
         tile.columns = min(n - q, panel_columns);
-        // Part of a panel is copied by itself, for many tiles of wide registers: where it is, loads cross lines.
-        const bool part_of_panel = tile.columns < kPanel<T>;
+        // Part of a panel is copied by itself, with wide registers only for many tiles: in place its loads cross lines.
+        const bool part_of_panel = tile.columns < kPanel<T>, first = !kept && t == 0;
+        const int64_t few = part_of_panel && kVectorBytes == 64 ? 16 : 1;
         const bool copied =
-            cut.pack_b == PackB::in_passing &&
-            (part_of_panel ? tile.columns > Vec<T>::width && heights.tiles > 16 : keeps || heights.tiles > 1);
-        const bool first = !kept && t == 0;
+            cut.pack_b == PackB::in_passing && tile.columns > Vec<T>::width && (keeps || heights.tiles > few);
         if (copied && part_of_panel && first) copy_rows(b + q, x.b_stride, k, tile.columns, panel, panel_columns);
         const bool packed = x.b_transposed || cut.pack_b == PackB::before || (copied && (part_of_panel || !first));
         tile.b = packed ? panel : b + q;

@@ -71,18 +71,17 @@ REEL_INLINE Cut wide_cut_of(const Block<T>& x, int64_t pieces, bool pack_a, bool
   return cut;
 }
 
-/// Multiply-adds, times the bytes of an element, from which on it pays to pack both operands with AVX-512, where the level 2 cache is
-/// large: elsewhere it was not measured. (1024 x 1024 x 1024 takes 0.9 of the time, of f64 0.85; 512 x 512 x 512 of f32 as long.)
+/// Multiply-adds, times the bytes of an element, above which it pays to pack both operands with AVX-512, where the level 2 cache
+/// is large: elsewhere it was not measured. (1024 x 1024 x 1024 takes 0.94 of the time, of f64 0.92; 512 x 512 x 512 as long.)
 constexpr int64_t kPackedWork = int64_t{1} << 30;
 
 /// Where to cut a block by columns. Each piece packs its own operands: many columns at a time, for a is turned anew for those that
-/// follow, and so many rows of b that its block is about half of the level 2 cache.
+/// follow, and of b half of the level 2 cache, or more where k would be short.
 template <class T>
 REEL_INLINE Cut cut_by_columns(const Block<T>& x, int64_t pieces) {
   constexpr int64_t size = sizeof(T), block_bytes = 1024 * 1024, some = 16;
   const int64_t panels = ceil_div(x.n, kPanel<T>);
   Cut cut{.columns = 0, .k = 0, .pack_a = true, .pack_b = PackB::before, .by_columns = true};
-  pieces = min<int64_t>(pieces, 2 * detail::available_threads());
   halve(cut, &Cut::column_pieces, pieces, panels, 16);
   halve(cut, &Cut::row_pieces, pieces, x.m, 192);
   halve(cut, &Cut::column_pieces, pieces, panels, 8);
@@ -115,9 +114,14 @@ REEL_INLINE Cut cut_of(const Block<T>& x) {
   int64_t pieces = 2;
   while (pieces < most && work >= pieces << (pieces < 2 * threads ? 21 : 22)) pieces *= 2;
 
-  if (kVectorBytes == 64 && work * static_cast<int64_t>(sizeof(T)) > kPackedWork && x.m >= 4 * kTileRows<2> &&
-      panels >= 8 && detail::level2_cache_bytes() >= kLargeLevel2)
-    return cut_by_columns(x, pieces);
+  const int64_t enough_rows = x.b_transposed ? 384 : 128;  // which repay turning b, or copying it
+  if (kVectorBytes == 64 && work * static_cast<int64_t>(sizeof(T)) > kPackedWork && x.m >= enough_rows && panels >= 8 &&
+      detail::level2_cache_bytes() >= kLargeLevel2) {
+    // Larger pieces pack less: half as many are enough, but there must be so many.
+    const int64_t enough = threads * (shared_evenly ? 2 : 4);
+    const Cut by_columns = cut_by_columns(x, enough);
+    if (by_columns.row_pieces * by_columns.column_pieces >= enough) return by_columns;
+  }
 
   Cut cut;
   // Pieces of rows share b, pieces of columns a: of the larger, one core's part stays with it from step to step.

@@ -52,8 +52,7 @@ struct Tile {
   int64_t count = 1;
   const T* next_c = nullptr;  // the next tile of c and its rows, to be asked for meanwhile where a is packed by columns
   int64_t next_rows = 0;
-  T* b_copy =
-      nullptr;  // takes the rows of b as they pass by, each a whole tile's width: packing at next to no cost; or null
+  T* b_copy = nullptr;  // takes the rows of b as they pass by, each a tile's width: packing at next to no cost; or null
 };
 
 /// Hides from g++ how the value was computed. It would compute it again at each use, or a pointer of one step from that of the step
@@ -128,16 +127,16 @@ REEL_INLINE constexpr bool is_tall(int64_t rows) {
   return kVectorBytes == 32 && vectors >= 2 && rows == kTileRows<vectors>;
 }
 
-/// sum = fma(a, b, sum) for a number in memory, which the instruction reads by itself: of two such sums one instruction less than if
-/// it is loaded for both, and one load more.
+/// sum = fma(a, b, sum) for a number in memory, which the instruction reads by itself: for two such sums one instruction less than
+/// if it is loaded for both, and one load more.
 template <class T>
-REEL_INLINE void add_product(Vec<T, 64>& sum, const T* a, Vec<T, 64> b) {
+REEL_INLINE void add_product_from(Vec<T, 64>& sum, const T* a, Vec<T, 64> b) {
   if constexpr (sizeof(T) == sizeof(float))
     asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "m"(*a));
   else asm("vfmadd231pd %2%{1to8%}, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "m"(*a));
 }
 
-/// The chains of a tile whose a is packed by columns, and begins at `a`. Most of its numbers are read by the multiply-adds themselves:
+/// The chains of a tile whose a is packed by columns, and begins at `a`. Most of its numbers the multiply-adds read by themselves:
 /// a core whose other thread is busy takes half as many instructions from this one, and then fewer are faster.
 template <class T, class V, int rows, int vectors>
 REEL_INLINE void accumulate_by_columns(const Tile<T>& tile, const T* a, V (&acc)[rows][vectors]) {
@@ -155,19 +154,20 @@ REEL_INLINE void accumulate_by_columns(const Tile<T>& tile, const T* a, V (&acc)
         if (i % 4 == 0) {  // of all rows there would be more loads than there is time for
           add_product<true>(acc[i][v], a_i, b_row[v]);
         } else {
-          add_product(acc[i][v], column + i, b_row[v]);
+          add_product_from(acc[i][v], column + i, b_row[v]);
         }
       }
     }
     b += tile.b_stride;
     keep_in_register(b);
   };
+  // First the next tile of c is asked for, then in vain, lest this loop be there twice.
   int64_t k = tile.k;
   for (int part = 0; part < 2; ++part) {
     const T* ask = part == 0 ? tile.next_c : tile.c;
     const int64_t ask_step = part == 0 ? tile.c_stride : 0;
     for (int64_t left = part == 0 ? min(tile.next_rows, k / kSteps) : k / kSteps; left > 0; --left) {
-      // Their last elements: where c's rows begin within a line, the tile before had that one.
+      // The last element of each line: where c's rows begin within one, the tile before had that.
       __builtin_prefetch(ask + (line - 1));
       __builtin_prefetch(ask + (2 * line - 1));
       ask += ask_step;
@@ -195,21 +195,21 @@ REEL_INLINE void accumulate(const Tile<T>& tile, const T* tile_a, typename V::Ma
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
       b_row[v] = load_row<V, vectors, masked>(b, v, mask);
-      if (copying) {
+      if (copying) {  // (of a register's last element, whose line the panel before has not had)
         __builtin_prefetch(b + kRowsAhead * tile.b_stride + (v + 1) * V::width - 1);
         b_row[v].store(copy + v * V::width);
       }
     }
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) {
-      // (A number that an instruction finds at a sum of registers costs it one more by itself.)
+      // Rows 0, 5 and 10 lie at a pointer by itself: one that adds a stride would be an instruction more.
       constexpr bool reads = kVectorBytes == 64 && is_tall<vectors>(rows);
       const V a_i = V::broadcast(*a[i]);
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) {
         if constexpr (reads) {
           if (i % 5 == 0) {
-            add_product(acc[i][v], a[i], b_row[v]);
+            add_product_from(acc[i][v], a[i], b_row[v]);
             continue;
           }
         }
@@ -261,8 +261,8 @@ void compute_tile(const Tile<T>& tile) {
     }
 
     constexpr bool asks = vectors == 2 && !masked;
-    constexpr bool by_columns =
-        kVectorBytes == 64 && repeats && rows + 1 >= kTileRows<2>;  // of many rows few are lower
+    // Of many rows few tiles are lower.
+    constexpr bool by_columns = kVectorBytes == 64 && repeats && rows + 1 >= kTileRows<2>;
     if (vectors >= 2 && !masked && tile.b_copy != nullptr) {
       accumulate<false, true, asks>(tile, a, mask, acc);
     } else if (by_columns && tile.a_row == 1 && tile.a_step == packed_rows<T>(rows)) {
