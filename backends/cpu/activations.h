@@ -7,35 +7,46 @@
 namespace reel::cpu::REEL_CPU_ISA {
 
 #if defined(REEL_SIMD_AVX512)
-/// An op's polynomials: y = x P(x), or a bound of x and P(x), and dx = dy P(x).
+/// An op's polynomials and what y is made of, and dx.
 template <class Op>
-inline constexpr std::nullptr_t kValue = nullptr;
+struct ValueOf;
 template <class Op>
-inline constexpr std::nullptr_t kSlope = nullptr;
+struct SlopeOf;
 
-#define REEL_POLYNOMIALS(constant, Struct, table) \
-  template <>                                     \
-  inline constexpr const auto& constant<scalar::Struct> = table
-REEL_POLYNOMIALS(kValue, Gelu, kGelu);
-REEL_POLYNOMIALS(kSlope, Gelu, kGeluSlope);
-REEL_POLYNOMIALS(kValue, GeluTanh, kGeluTanh);
-REEL_POLYNOMIALS(kSlope, GeluTanh, kGeluTanhSlope);
-REEL_POLYNOMIALS(kValue, Silu, kSigmoid);
-REEL_POLYNOMIALS(kSlope, Silu, kSiluSlope);
-REEL_POLYNOMIALS(kValue, Mish, kMish);
-REEL_POLYNOMIALS(kSlope, Mish, kMishSlope);
-REEL_POLYNOMIALS(kValue, Dish, kDish);
-REEL_POLYNOMIALS(kSlope, Dish, kDishSlope);
-REEL_POLYNOMIALS(kValue, Softplus, kSoftplus);
-REEL_POLYNOMIALS(kSlope, Softplus, kSigmoid);
-REEL_POLYNOMIALS(kValue, Logsigmoid, kLogsigmoid);
-REEL_POLYNOMIALS(kSlope, Logsigmoid, kFallingSigmoid);
+#define REEL_POLYNOMIALS(Of, Struct, table, what)     \
+  template <>                                         \
+  struct Of<scalar::Struct> {                         \
+    static constexpr const auto& polynomials = table; \
+    static constexpr Makes makes = Makes::what;       \
+  }
+REEL_POLYNOMIALS(ValueOf, Gelu, kGelu, product);
+REEL_POLYNOMIALS(SlopeOf, Gelu, kGeluSlope, product);
+REEL_POLYNOMIALS(ValueOf, GeluTanh, kGeluTanh, product);
+REEL_POLYNOMIALS(SlopeOf, GeluTanh, kGeluTanhSlope, product);
+REEL_POLYNOMIALS(ValueOf, Silu, kSigmoid, product);
+REEL_POLYNOMIALS(SlopeOf, Silu, kSiluSlope, product);
+REEL_POLYNOMIALS(ValueOf, Mish, kMish, product);
+REEL_POLYNOMIALS(SlopeOf, Mish, kMishSlope, product);
+REEL_POLYNOMIALS(ValueOf, Dish, kDish, product);
+REEL_POLYNOMIALS(SlopeOf, Dish, kDishSlope, product);
+REEL_POLYNOMIALS(ValueOf, Softplus, kSoftplus, larger);
+REEL_POLYNOMIALS(SlopeOf, Softplus, kSigmoid, product);
+REEL_POLYNOMIALS(ValueOf, Logsigmoid, kLogsigmoid, smaller);
+REEL_POLYNOMIALS(SlopeOf, Logsigmoid, kFallingSigmoid, product);
+REEL_POLYNOMIALS(ValueOf, Sigmoid, kSigmoid, value);
+REEL_POLYNOMIALS(ValueOf, Tanh, kTanh, odd);
+REEL_POLYNOMIALS(ValueOf, Erf, kErf, odd);
+REEL_POLYNOMIALS(ValueOf, Erfc, kErfc, value);
 #undef REEL_POLYNOMIALS
 
 template <class Op>
-inline constexpr bool kIsActivation = !std::is_null_pointer_v<std::remove_cvref_t<decltype(kValue<Op>)>>;
+inline constexpr bool kIsActivation = requires {
+  ValueOf<Op>::polynomials;
+};
 template <class Op>
-inline constexpr bool kIsActivationSlope = !std::is_null_pointer_v<std::remove_cvref_t<decltype(kSlope<Op>)>>;
+inline constexpr bool kIsActivationSlope = requires {
+  SlopeOf<Op>::polynomials;
+};
 #elif defined(__AVX2__)
 template <class Op>
 inline constexpr bool kIsActivation = std::is_same_v<Op, scalar::Gelu>;
@@ -65,12 +76,13 @@ template <class Op>
 REEL_INLINE void run_activation(int64_t count, const float* x, float* y, [[maybe_unused]] bool past_caches,
                                 [[maybe_unused]] Run formula) {
 #if defined(REEL_SIMD_AVX512)
-  run_piecewise(kValue<Op>, x, x, y, count, past_caches, formula);
+  using Of = ValueOf<Op>;
+  run_piecewise(Of::makes, Of::polynomials.function, Of::polynomials.powers, x, x, y, count, past_caches, formula);
 #elif defined(__AVX2__)
-  using Pair = Vec<float>[2];
-  long_formula_of_vectors<2>(count, x, x, y, past_caches, [](const Pair& x_i, const Pair&, Pair& y_i, const float*) {
+  using V = Vec<float>;
+  long_formula_of_vectors<2>(count, x, x, y, past_caches, [](const float* x_i, const float*, V(&y_i)[2]) {
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) y_i[v] = Gelu::value(x_i[v]);
+    for (int v = 0; v < 2; ++v) y_i[v] = Gelu::value(V::load(x_i + v * V::width));
   });
 #else
   formula(x, x, y, count);
@@ -80,14 +92,14 @@ template <class Op>
 REEL_INLINE void run_activation_backward(int64_t count, const float* x, const float* dy, float* dx,
                                          [[maybe_unused]] bool past_caches, [[maybe_unused]] Run formula) {
 #if defined(REEL_SIMD_AVX512)
-  run_piecewise(kSlope<Op>, x, dy, dx, count, past_caches, formula);
+  using Of = SlopeOf<Op>;
+  run_piecewise(Of::makes, Of::polynomials.function, Of::polynomials.powers, x, dy, dx, count, past_caches, formula);
 #elif defined(__AVX2__)
-  using Pair = Vec<float>[2];
-  const auto gradients = [](const Pair& x_i, const Pair& dy_i, Pair& dx_i, const float*) {
+  using V = Vec<float>;
+  long_formula_of_vectors<2>(count, x, dy, dx, past_caches, [](const float* x_i, const float* dy_i, V(&dx_i)[2]) {
 #pragma GCC unroll 2
-    for (int v = 0; v < 2; ++v) dx_i[v] = dy_i[v] * Gelu::derivative(x_i[v]);
-  };
-  long_formula_of_vectors<2>(count, x, dy, dx, past_caches, gradients);
+    for (int v = 0; v < 2; ++v) dx_i[v] = V::load(dy_i + v * V::width) * Gelu::derivative(V::load(x_i + v * V::width));
+  });
 #else
   formula(x, dy, dx, count);
 #endif

@@ -82,23 +82,18 @@ REEL_INLINE void long_formula(int64_t count, const T* a, const T* b, T* y, F f) 
   }
 }
 
-/// The same for f(a, b, y, at) of `together` vectors of each, so that one's steps can run while the others' wait; `at` is where
-/// those of a were. If `past_caches`, y, which is aligned then, goes there vector by vector: it has a formula's time to leave, and
-/// what comes next time to arrive.
+/// The same for f(a, b, y) of `together` vectors at a time, a and b in memory, so that one's steps can run while the others' wait. If
+/// `past_caches`, y, which is aligned then, goes there vector by vector: it has a formula's time to leave, and what comes next time
+/// to arrive.
 template <int together, class T, class F>
 REEL_INLINE void long_formula_of_vectors(int64_t count, const T* a, const T* b, T* y, bool past_caches, F f) {
   using V = Vec<T>;
   constexpr int64_t step = together * V::width;
-  in_whole_steps<step>(count, a, b, y, [&](int64_t n, const T* from_a, const T* from_b, T* to) {
+  const auto steps = [&](int64_t n, const T* from_a, const T* from_b, T* to) __attribute__((always_inline)) {
     const bool streams = past_caches && to == y;
     for (int64_t i = 0; i < n; i += step) {
-      V a_i[together], b_i[together], y_i[together];
-#pragma GCC unroll 4
-      for (int v = 0; v < together; ++v) {
-        a_i[v] = V::load(from_a + i + v * V::width);
-        b_i[v] = V::load(from_b + i + v * V::width);
-      }
-      f(a_i, b_i, y_i, from_a + i);
+      V y_i[together];
+      f(from_a + i, from_b + i, y_i);
       if (streams) {
         for (int64_t k = 0; k < step; k += 64 / static_cast<int64_t>(sizeof(T))) {
           __builtin_prefetch(from_a + i + kAhead<T> + k);
@@ -111,7 +106,8 @@ REEL_INLINE void long_formula_of_vectors(int64_t count, const T* a, const T* b, 
         for (int v = 0; v < together; ++v) y_i[v].store(to + i + v * V::width);
       }
     }
-  });
+  };
+  in_whole_steps<step>(count, a, b, y, steps);
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

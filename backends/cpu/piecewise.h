@@ -3,14 +3,16 @@
 #include "reel/backends/cpu/long_formula.h"
 #include "reel/core/scalar/unary.h"
 
-/// Activation functions and their derivatives in f32 by polynomials, with AVX-512: no exponential, no quotient, 30 instructions for
-/// a vector.
+/// Activation functions and their like, and derivatives, in f32 by polynomials, with AVX-512: no exponential, no quotient, 30
+/// instructions for a vector.
 namespace reel::cpu::REEL_CPU_ISA {
 
 #if defined(REEL_SIMD_AVX512)
 /// What y is made of, of a table's value P.
 enum class Makes : std::uint8_t {
+  value,    // P
   product,  // factor P
+  odd,      // x (P + rest), x no larger in size than the limit and y than 1
   larger,   // P, or x where it is the larger one
   smaller,  // P, or x where it is the smaller one
 };
@@ -18,14 +20,21 @@ enum class Makes : std::uint8_t {
 /// 32 polynomials, of which each lane picks one, whose coefficients two registers hold. An interval's column is told by five bits
 /// of x scale + shift, from the `drop`th on: those are the last ones of a whole number where `shift` is so large that the sum is
 /// one, else the exponent and eighths of one.
-template <int rows, Makes makes>
 struct Piecewise {
+  int degree;
   float low, high;  // the x that it knows
   float limit;      // of these all that are larger in size have what is there
   float scale, shift;
+  float rest;  // what a float lacks of P at 0
   int drop;
-  /// The center of an interval, the value there, which is a float to 2^-30, and the powers of x - center.
-  alignas(64) float powers[rows][32];
+};
+inline constexpr int kLeastDegree = 6;
+/// The center of an interval, the value there, which is a float to 2^-30, and the powers of x - center.
+using Powers = float[32];
+template <int degree>
+struct PiecewiseTable {
+  Piecewise function;
+  alignas(64) Powers powers[degree + 2];
 };
 
 /// What lies beyond a table, of some hundred elements: it is put together, so that the formula has whole vectors of it.
@@ -89,43 +98,64 @@ class FarLanes {
 
 /// y[i] of P(x[i]) and factor[i], which may be x. y may be one of the two. formula(x, factor, y, count) is for x that the table
 /// does not know. With `past_caches` y goes there.
-template <int rows, Makes makes>
-__attribute__((noinline)) static void run_piecewise(const Piecewise<rows, makes>& table, const float* x,
-                                                    const float* factor, float* y, int64_t count, bool past_caches,
-                                                    Run formula) {
+__attribute__((noinline)) inline void run_piecewise(Makes makes, const Piecewise& function, const Powers* powers,
+                                                    const float* x, const float* factor, float* y, int64_t count,
+                                                    bool past_caches, Run formula) {
   using V = Vec<float>;
   const auto all = [](float value) { return V::broadcast(value); };
-  const V low = all(table.low), high = all(table.high), limit = all(table.limit);
-  const V scale = all(table.scale), shift = all(table.shift);
-  const LaneBits drop = LaneBits{} + table.drop;
+  const V low = all(function.low), high = all(function.high), limit = all(function.limit);
+  const V scale = all(function.scale), shift = all(function.shift), one = all(1), rest_of_sum = all(function.rest);
+  const LaneBits drop = LaneBits{} + function.drop;
+  const int degree = function.degree;
   constexpr int together = 4;
   using Some = V[together];
   // While a block is computed the next one is looked through, if that is a whole one: on its own, that took a third of the time.
   int64_t ahead = 0;
   __mmask16 known_ahead = 0xffff;
-  const auto value = [&](const Some& x_i, const Some& factor_i, Some& y_i, const float* at)
-      __attribute__((always_inline)) {
+  const auto smaller_magnitude = [](V x_i, V most) __attribute__((always_inline)) {  // x's sign
+    return V{_mm512_range_ps(x_i.raw, most.raw, 2)};
+  };
+  const auto value = [&](const float* x_i, const float* factor_i, Some& y_i) __attribute__((always_inline)) {
+    const Powers* rows = powers;
+    asm volatile("" : "+r"(rows));  // or each row's address is kept in a register of its own
     LaneBits interval[together];
-    Some v, sum;
+    Some in, v, sum;
 #pragma GCC unroll 4
     for (int i = 0; i < together; ++i) {
-      const V near{_mm512_range_ps(x_i[i].raw, limit.raw, 2)};  // x's sign, the smaller size
+      in[i] = V::load(x_i + i * V::width);
+      const V near = smaller_magnitude(in[i], limit);
       // (A shift by one count for all would take two steps, one of them where `pick` takes its.)
       interval[i] = LaneBits(_mm512_maskz_srav_epi32(0xffff, __m512i(bits_of(fma(near, scale, shift))), __m512i(drop)));
-      v[i] = near - pick(table.powers[0], interval[i]);
-      sum[i] = pick(table.powers[rows - 1], interval[i]);
-      known_ahead = FarLanes::known(known_ahead, V::load(at + ahead + i * V::width), low, high);
+      v[i] = near - pick(rows[0], interval[i]);
+      sum[i] = pick(rows[kLeastDegree + 1], interval[i]);
+      known_ahead = FarLanes::known(known_ahead, V::load(x_i + ahead + i * V::width), low, high);
+    }
+    if (degree > kLeastDegree) {
+#pragma GCC unroll 4
+      for (int i = 0; i < together; ++i) sum[i] = fma(pick(rows[kLeastDegree + 2], interval[i]), v[i], sum[i]);
     }
 #pragma GCC unroll 8
-    for (int k = rows - 2; k >= 1; --k) {
+    for (int k = kLeastDegree; k >= 1; --k) {
 #pragma GCC unroll 4
-      for (int i = 0; i < together; ++i) sum[i] = fma(sum[i], v[i], pick(table.powers[k], interval[i]));
+      for (int i = 0; i < together; ++i) sum[i] = fma(sum[i], v[i], pick(rows[k], interval[i]));
     }
 #pragma GCC unroll 4
-    for (int i = 0; i < together; ++i) {
-      if constexpr (makes == Makes::product) y_i[i] = factor_i[i] * sum[i];
-      if constexpr (makes == Makes::larger) y_i[i] = {V::R::max(sum[i].raw, x_i[i].raw)};
-      if constexpr (makes == Makes::smaller) y_i[i] = {V::R::min(sum[i].raw, x_i[i].raw)};
+    for (int i = 0; i < together; ++i) y_i[i] = sum[i];
+    if (makes == Makes::product) {
+#pragma GCC unroll 4
+      for (int i = 0; i < together; ++i) y_i[i] = V::load(factor_i + i * V::width) * sum[i];
+    } else if (makes == Makes::odd) {
+#pragma GCC unroll 4
+      for (int i = 0; i < together; ++i) {
+        const V near = smaller_magnitude(in[i], limit);
+        y_i[i] = smaller_magnitude(fma(near, sum[i], near * rest_of_sum), one);
+      }
+    } else if (makes == Makes::larger) {
+#pragma GCC unroll 4
+      for (int i = 0; i < together; ++i) y_i[i] = {V::R::max(sum[i].raw, in[i].raw)};
+    } else if (makes == Makes::smaller) {
+#pragma GCC unroll 4
+      for (int i = 0; i < together; ++i) y_i[i] = {V::R::min(sum[i].raw, in[i].raw)};
     }
   };
   bool some_are_far = FarLanes::are_among(x, min(FarLanes::kMost, count), low, high);

@@ -313,7 +313,10 @@ REEL_INLINE Vec<float> from_bits(LaneBits bits) { return {Vec<float>::Raw(bits)}
 #if defined(REEL_SIMD_AVX512)
 /// 32 numbers, aligned, of which each lane takes one: that of its index' last five bits.
 REEL_INLINE Vec<float> pick(const float (&all)[32], LaneBits index) {
-  return {_mm512_permutex2var_ps(_mm512_load_ps(all), __m512i(index), _mm512_load_ps(all + 16))};
+  // The second half in memory, or g++ gives it a register and a step of its own.
+  __m512 chosen = _mm512_load_ps(all);
+  asm("vpermt2ps %2, %1, %0" : "+v"(chosen) : "v"(index), "m"(*reinterpret_cast<const __m512*>(all + 16)));
+  return {chosen};
 }
 #else
 /// The index for `pick`, from bits 2 and 3 of each lane: the places of the four bytes of a number.

@@ -31,6 +31,15 @@ std::vector<T> samples(const Reference& reference) {
               Limits::infinity()}) {
     for (T w : {v, std::nextafter(v, T(0)), std::nextafter(v, Limits::infinity())}) x.insert(x.end(), {w, -w});
   }
+  // Where the CPU backend's tables end.
+  for (T end : {T(-5.25), T(4.070452), T(5.789), T(9.1414795), T(10.0078125), T(-10.4375), T(-11.578125)}) {
+    T below = end, above = end;
+    for (int i = 0; i < 100; ++i) {
+      below = std::nextafter(below, -Limits::infinity());
+      above = std::nextafter(above, Limits::infinity());
+      x.insert(x.end(), {below, -below, above, -above});
+    }
+  }
   std::mt19937_64 random(1);
   for (const Range& range : reference.ranges) {
     std::uniform_real_distribution<double> number(range.low, range.high);

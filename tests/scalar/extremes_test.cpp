@@ -143,6 +143,28 @@ TEST(ScalarExtremes, NoLaneDependsOnItsNeighbours) {
   });
 }
 
+TEST(ScalarExtremes, OddFunctionsAreOddToTheLastBitAndNoLargerThanOne) {
+  std::vector<float> x, minus;
+  for (float magnitude = 0x1p-149f; magnitude < 40; magnitude = std::nextafter(magnitude, 1e9f) * 1.0007f) {
+    x.push_back(magnitude);
+    minus.push_back(-magnitude);
+  }
+  const auto count = static_cast<std::int64_t>(x.size());
+  on_each_set([&](const InstructionSet& set) {
+    for (std::int64_t op = 0; op < set.count; ++op) {
+      const std::string name = set.loops[op].name;
+      if (name != "tanh" && name != "erf") continue;
+      std::vector<float> right(x.size()), left(x.size());
+      set.loops[op].f32.forward(count, x.data(), right.data());
+      set.loops[op].f32.forward(count, minus.data(), left.data());
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        ASSERT_EQ(left[i], -right[i]) << name << "(" << x[i] << ") on " << set.name;
+        ASSERT_LE(right[i], 1.0f) << name << "(" << x[i] << ") on " << set.name;
+      }
+    }
+  });
+}
+
 TEST(ScalarExtremes, UnderflowIsGradual) {
   on_each_set([](const InstructionSet& set) {
     EXPECT_EQ(apply(set, "exp", -103.0f), 0x1p-149f);
