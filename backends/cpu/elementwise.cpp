@@ -1,5 +1,6 @@
 #include "reel/backends/cpu/activations.h"
 #include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/exp_log.h"
 #include "reel/backends/cpu/long_formula.h"
 #include "reel/backends/cpu/sines.h"
 #include "reel/backends/cpu/unary_runs.h"
@@ -23,6 +24,8 @@ void run(const void* x, const void*, void* y, int64_t count) {
     for (int64_t i = 0; i < count; ++i) target[i] = Op::forward(source[i]);
   } else if constexpr (Turns<Op>) {
     sines(count, source, target, Op::quarters);
+  } else if constexpr (kIsOfVectors<Op, T>) {
+    run_of_vectors<Op>(count, source, target);
   } else {
     long_formula(
         count, source, source, target, [](T x_i, T) __attribute__((always_inline)) { return Op::forward(x_i); });

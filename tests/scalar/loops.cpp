@@ -1,6 +1,7 @@
 #include "reel/tests/scalar/loops.h"
 
 #include "reel/backends/cpu/activations.h"
+#include "reel/backends/cpu/exp_log.h"
 #include "reel/backends/cpu/sines.h"
 #include "reel/core/scalar/binary.h"
 #include "reel/core/scalar/philox.h"
@@ -28,6 +29,8 @@ void forward(std::int64_t n, const T* x, T* y) {
     cpu::REEL_CPU_ISA::run_activation<Op>(n, x, y, false, forward_formula<Op, T>);
   } else if constexpr (cpu::REEL_CPU_ISA::Turns<Op>) {
     cpu::REEL_CPU_ISA::sines(n, x, y, Op::quarters);
+  } else if constexpr (cpu::REEL_CPU_ISA::kIsOfVectors<Op, T>) {
+    cpu::REEL_CPU_ISA::run_of_vectors<Op>(n, x, y);
   } else {
     forward_formula<Op, T>(x, nullptr, y, n);
   }
