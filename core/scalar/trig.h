@@ -51,15 +51,21 @@ REEL_SCALAR double product_mod_4(double x, double c) {
 }
 
 /// |x| <= 12800: the number of quarter turns has 13 bits, and its products with parts of pi / 2 of 11 bits are exact, as are the
-/// first two differences; what the next two lose goes to the rest. Farther out r may be anything: see reduce_far_angle.
+/// first two differences; what the next two lose goes to the rest. With fma products need not be exact: the first difference is, the
+/// second is rounded once. Farther out r may be anything: see reduce_far_angle.
 REEL_SCALAR ReducedAngle<float> reduce_angle(float x) {
   const float shifted = fma(x, 0.63661977f, Format<float>::kRound);
   const float n = shifted - Format<float>::kRound;
+#if defined(__FMA__)
+  const float r = fma(n, 0x1.777a5cp-25f, fma(n, -0x1.921fb6p+0f, x));
+  const float rest = n * 0x1.ee59dap-50f;
+#else
   const float a = (x - n * 0x1.92p+0f) - n * 0x1.fbp-12f;
   const float third = n * 0x1.51p-22f, fourth = n * 0x1.0bp-34f;
   const float b = a - third;
   const float r = b - fourth;
   const float rest = fma(n, -0x1.184698p-44f, ((a - b) - third) + ((b - r) - fourth));
+#endif
   return {r, to_bits(shifted), rest};
 }
 
@@ -85,18 +91,23 @@ REEL_SCALAR ReducedAngle<float> reduce_far_angle(float angle) {
   return {r, to_bits(static_cast<float>(quarters) + Format<float>::kRound), static_cast<float>(whole - r)};
 }
 
-/// |x| <= 1e8: the number of quarter turns has 26 bits, and its products with parts of pi / 2 of 27 bits are exact.
-/// Larger x gives NaN: see reduce_far_angle.
+/// |x| <= 1e8: the number of quarter turns has 26 bits, and its products with parts of pi / 2 of 27 bits are exact; with fma they
+/// need not be. Larger x gives NaN: see reduce_far_angle.
 REEL_SCALAR ReducedAngle<double> reduce_angle(double x) {
   const double shifted = x * 0.63661977236758134308 + Format<double>::kRound;
   const double n = shifted - Format<double>::kRound;
+#if defined(__FMA__)
+  const double r = fma(n, 0x1.f1976b7ed8fbcp-110, fma(n, -0x1.1a62633145c07p-54, fma(n, -0x1.921fb54442d18p+0, x)));
+#else
   const double first = (x - n * 0x1.921fb54p+0) - n * 0x1.10b46p-30;  // exact
   const double third = -n * 0x1.1a62630p-54;
   const double a = first + third;
   const double fourth = -n * 0x1.8a2e034p-81;
   const double b = a + fourth;
   const double rest = (sum_tail(first, third, a) + sum_tail(a, fourth, b)) - n * 0x1.839a252049c11p-108;
-  return {abs(x) <= 1e8 ? b + rest : quiet_nan<double>(), to_bits(shifted)};
+  const double r = b + rest;
+#endif
+  return {abs(x) <= 1e8 ? r : quiet_nan<double>(), to_bits(shifted)};
 }
 
 /// All finite |x| > 2^8, with integers (Payne and Hanek, 1983): of 2 / pi those 192 bits count whose products with x are not
