@@ -3,28 +3,49 @@
 // through a step's stages together: a row alone would wait for the one before, a nonlinearity takes a hundred cycles.
 
 #include "reel/backends/cpu/cpu_ops.h"
+#include "reel/backends/cpu/piecewise_tables.h"
 #include "reel/backends/cpu/vector_loops.h"
 #include "reel/core/scalar/tanh.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
 
+template <class T>
+REEL_INLINE Vec<T> sigmoid(Vec<T> x) {
+  return each_lane(
+      x, [](T lane) __attribute__((always_inline)) { return scalar::sigmoid(lane); });
+}
+template <class T>
+REEL_INLINE Vec<T> tanh(Vec<T> x) {
+  return each_lane(
+      x, [](T lane) __attribute__((always_inline)) { return scalar::tanh(lane); });
+}
+#if defined(REEL_SIMD_AVX512)
+// As the ops of these names, by their tables.
+REEL_INLINE Vec<float> sigmoid(Vec<float> x) {
+  const __m512 low = _mm512_set1_ps(kSigmoid.function.low), limit = _mm512_set1_ps(kSigmoid.function.limit);
+  const Vec<float> y = value_of(kSigmoid, {_mm512_maskz_range_ps(0xffff, x.raw, limit, 2)});
+  const __mmask16 known = _mm512_cmp_ps_mask(x.raw, low, _CMP_GE_OQ);
+  if (known == 0xffff) return y;
+  return {_mm512_mask_mov_ps(sigmoid<float>(x).raw, known, y.raw)};
+}
+REEL_INLINE Vec<float> tanh(Vec<float> x) {
+  const Vec<float> near{_mm512_maskz_range_ps(0xffff, x.raw, _mm512_set1_ps(kTanh.function.limit), 2)};
+  const Vec<float> y = near * value_of(kTanh, near);
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(x.raw, x.raw, _CMP_UNORD_Q);
+  return {_mm512_mask_mov_ps(_mm512_maskz_range_ps(0xffff, y.raw, _mm512_set1_ps(1), 2), is_nan, x.raw)};
+}
+#endif
+
 // Not inlined: one copy of each serves all cells.
 template <class T>
 __attribute__((noinline)) void sigmoid_of_sum(const T* a, const T* b, T* y, int64_t n) {
-  for_each_vector<T>(0, n, [=](auto lanes, int64_t i) {
-    const Vec<T> sum = lanes.load(a + i) + lanes.load(b + i);
-    lanes.store(y + i, each_lane(
-                           sum, [](T x) __attribute__((always_inline)) { return scalar::sigmoid(x); }));
-  });
+  for_each_vector<T>(
+      0, n, [=](auto lanes, int64_t i) { lanes.store(y + i, sigmoid(lanes.load(a + i) + lanes.load(b + i))); });
 }
 template <class T>
 __attribute__((noinline)) void tanh_run(const T* x, T* y, int64_t n) {
-  for_each_vector<T>(0, n, [=](auto lanes, int64_t i) {
-    lanes.store(y + i,
-                each_lane(
-                    lanes.load(x + i), [](T each) __attribute__((always_inline)) { return scalar::tanh(each); }));
-  });
+  for_each_vector<T>(0, n, [=](auto lanes, int64_t i) { lanes.store(y + i, tanh(lanes.load(x + i))); });
 }
 template <class T>
 __attribute__((noinline)) void add_run(const T* a, const T* b, T* y, int64_t n) {

@@ -37,6 +37,19 @@ struct PiecewiseTable {
   alignas(64) Powers powers[degree + 2];
 };
 
+/// P of each lane, no larger in size than the table's limit.
+template <int degree>
+REEL_INLINE Vec<float> value_of(const PiecewiseTable<degree>& table, Vec<float> x) {
+  const auto all = [](float value) { return Vec<float>::broadcast(value); };
+  const LaneBits interval =
+      bits_of(fma(x, all(table.function.scale), all(table.function.shift))) >> table.function.drop;
+  const Vec<float> v = x - pick(table.powers[0], interval);
+  Vec<float> sum = pick(table.powers[degree + 1], interval);
+#pragma GCC unroll 8
+  for (int k = degree; k >= 1; --k) sum = fma(sum, v, pick(table.powers[k], interval));
+  return sum;
+}
+
 /// What lies beyond a table, of some hundred elements: it is put together, so that the formula has whole vectors of it.
 class FarLanes {
   using V = Vec<float>;

@@ -216,6 +216,26 @@ TYPED_TEST(Cells, GiveTheSameBitsForAnyNumberOfThreadsAndForARowAlone) {
   }
 }
 
+TYPED_TEST(Cells, ElementsBesideOnesFarOutKeepTheirBits) {
+  constexpr int64_t h = 48;
+  for (const CellOp op : kCells) {
+    Step<TypeParam> near(op, 2, h), beside(op, 2, h);
+    near.run();
+    for (int64_t k = 0; k < 2 * gates_of(op); ++k) beside.x.set(k * h + 7 + k, TypeParam(k % 2 ? -30 : -11));
+    beside.run();
+    for (int64_t row = 0; row < 2; ++row)
+      for (int64_t j = 0; j < h; ++j) {
+        const int64_t first = row * gates_of(op), last = first + gates_of(op) - 1;
+        if (j < 7 + first || j > 7 + last) {
+          for (int64_t k = first; k <= last; ++k) ASSERT_EQ(beside.saved[k * h + j], near.saved[k * h + j]) << j;
+          ASSERT_EQ(beside.y[row * h + j], near.y[row * h + j]) << j;
+        }
+        const State expected = reference(op, element(beside, row, j));
+        ASSERT_NEAR(beside.y[row * h + j], expected.h, 1e-6) << j;
+      }
+  }
+}
+
 TYPED_TEST(Cells, PassNaNAndBearInfinities) {
   constexpr TypeParam inf = std::numeric_limits<TypeParam>::infinity(),
                       nan = std::numeric_limits<TypeParam>::quiet_NaN();
