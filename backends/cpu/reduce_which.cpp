@@ -20,19 +20,20 @@ REEL_INLINE bool beats(T x, T best) {
   }
 }
 
-/// The first i with x[i] == value, or with NaN if value is NaN. There is one.
-template <class T>
+/// The first i with x[i] == value, or with NaN if value is NaN. There is one, of at least `block`, which are looked at together;
+/// the last ones may have been before.
+template <int block, class T>
 int64_t find(const T* x, int64_t count, T value) {
-  constexpr int64_t kBlock = 256;
   const bool nan = value != value;
-  int64_t i = 0;
-  for (; i + kBlock <= count; i += kBlock) {
-    int found = 0;
-    for (int64_t k = 0; k < kBlock; ++k) found |= (x[i + k] == value) | (nan & (x[i + k] != x[i + k]));
-    if (found) break;
+  for (int64_t i = 0;; i = min(i + block, count - block)) {
+    std::uint32_t found = 0;
+#pragma omp simd reduction(| : found)
+    for (int k = 0; k < block; ++k) {
+      const bool is_it = (x[i + k] == value) | (nan & (x[i + k] != x[i + k]));
+      found |= is_it ? std::uint32_t{1} << k : 0;
+    }
+    if (found != 0) return i + __builtin_ctz(found);
   }
-  while (!((x[i] == value) | (nan & (x[i] != x[i])))) ++i;
-  return i;
 }
 
 /// Row by row: the value first, then its place.
@@ -45,7 +46,7 @@ void which_rows(const Reduction& r, int64_t* which) {
     Cursor<1> cursor(r.kept, r.kept.rank, begin);
     for (int64_t i = begin; i < end; ++i, cursor.next()) {
       const T* row = x + cursor.offsets[0];
-      which[i] = find(row, r.count, y[i]);
+      which[i] = r.count < 32 ? find<8>(row, r.count, y[i]) : find<32>(row, r.count, y[i]);
       y[i] = row[which[i]];  // of 0 and -0 the one that is there
     }
   });
