@@ -115,12 +115,22 @@ Tensor norm(const Ragged& x, SourceLocation where) {
   return root(sum(square(x)));
 }
 
+namespace {
+
+// e^x where x is: two arrays less pass through the caches, 0.7 of the time of a logsumexp.
+Tensor exponentials(Tensor x) {
+  backend(x.device()).unary(UnaryOp::exp, x.array(), x.array());
+  return x;
+}
+
+}  // namespace
+
 Tensor logsumexp(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::floating("logsumexp", "x", x, where);
   const std::uint32_t mask = axes.mask("logsumexp", x.rank(), where);
   const Tensor y = untaped([&] {
     const Tensor shift = finite(amax(x, axes, Keep::yes));
-    return log(sum(exp(x - shift), axes, Keep::yes)) + shift;
+    return log(sum(exponentials(x - shift), axes, Keep::yes)) + shift;
   });
   if (taping())
     record_op("logsumexp", where, {&x}, y, {&x, &y},
@@ -132,7 +142,7 @@ Tensor logsumexp(const Ragged& x, SourceLocation where) {
   check::floating("logsumexp", "x", x.values(), where);
   const Tensor y = untaped([&] {
     const Tensor shift = finite(max(x));
-    return log(sum(exp(x - shift))) + shift;
+    return log(sum(x.with(exponentials((x - shift).values())))) + shift;
   });
   if (taping()) {
     const detail::InfinityOfNoRows given(ReduceOp::max, x.offsets());
