@@ -49,7 +49,7 @@ Tensor logical_xor(const Tensor& a, const Tensor& b, SourceLocation where) {
 }
 Tensor logical_not(const Tensor& x, SourceLocation where) {
   check::defined("logical_not", "x", x, where);
-  return x.dtype() == bool8 ? x == zeros({}, x.options()) : x == 0;  // by 0 it would become i64
+  return x.dtype() == bool8 ? x == zeros({}, x.options(), where) : x == 0;  // by 0 it would become i64
 }
 
 Tensor isnan(const Tensor& x, SourceLocation where) {

@@ -3,11 +3,11 @@
 #include "reel/backends/cpu/gelu.h"
 #include "reel/backends/cpu/piecewise_tables.h"
 
-/// Activation functions of f32 whose loops are not those of their formula in core/scalar.
+/// Activation functions of f32, and erf and erfc, whose loops are not those of their formula in core/scalar.
 namespace reel::cpu::REEL_CPU_ISA {
 
 #if defined(REEL_SIMD_AVX512)
-/// An op's polynomials and what y is made of, and dx.
+/// An op's polynomials and what is made of them: y, and dx.
 template <class Op>
 struct ValueOf;
 template <class Op>

@@ -21,19 +21,19 @@ REEL_INLINE Vec<T> tanh(Vec<T> x) {
       x, [](T lane) __attribute__((always_inline)) { return scalar::tanh(lane); });
 }
 #if defined(REEL_SIMD_AVX512)
-// As the ops of these names, by their tables.
+// The bits of the ops of these names, by their tables.
+static_assert(kSigmoid.function.high == kInfinity<float> && kTanh.function.high == kInfinity<float> &&
+              kTanh.function.low == -kInfinity<float> && kTanh.function.rest == 0);
 REEL_INLINE Vec<float> sigmoid(Vec<float> x) {
-  const __m512 low = _mm512_set1_ps(kSigmoid.function.low), limit = _mm512_set1_ps(kSigmoid.function.limit);
-  const Vec<float> y = value_of(kSigmoid, {_mm512_maskz_range_ps(0xffff, x.raw, limit, 2)});
-  const __mmask16 known = _mm512_cmp_ps_mask(x.raw, low, _CMP_GE_OQ);
+  const Vec<float> y = value_of(kSigmoid, smaller_magnitude(x, Vec<float>::broadcast(kSigmoid.function.limit)));
+  const __mmask16 known = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(kSigmoid.function.low), _CMP_GE_OQ);
   if (known == 0xffff) return y;
   return {_mm512_mask_mov_ps(sigmoid<float>(x).raw, known, y.raw)};
 }
 REEL_INLINE Vec<float> tanh(Vec<float> x) {
-  const Vec<float> near{_mm512_maskz_range_ps(0xffff, x.raw, _mm512_set1_ps(kTanh.function.limit), 2)};
-  const Vec<float> y = near * value_of(kTanh, near);
-  const __mmask16 is_nan = _mm512_cmp_ps_mask(x.raw, x.raw, _CMP_UNORD_Q);
-  return {_mm512_mask_mov_ps(_mm512_maskz_range_ps(0xffff, y.raw, _mm512_set1_ps(1), 2), is_nan, x.raw)};
+  const Vec<float> near = smaller_magnitude(x, Vec<float>::broadcast(kTanh.function.limit));
+  const Vec<float> y = smaller_magnitude(near * value_of(kTanh, near), Vec<float>::broadcast(1));
+  return {_mm512_mask_mov_ps(y.raw, _mm512_cmp_ps_mask(x.raw, x.raw, _CMP_UNORD_Q), x.raw)};
 }
 #endif
 

@@ -20,20 +20,16 @@ struct Roots {
 /// e^x; underflow is gradual. x / ln 2 = k / 16 + f, k whole, and the result is 2^(k / 16) (1 + p(f)), as in exp_negative.
 REEL_INLINE Vec<float> of_vector(scalar::Exp, Vec<float> x) {
   using V = Vec<float>;
-  constexpr float high = 0x1.715476p+0f, low = 0x1.4ae0cp-26f;  // log2(e)
-  const V unit = V::broadcast(0x1.8p19f);                       // numbers near it are 1/16 apart
   const V near =
       larger(V::broadcast(-104), V{V::R::min(V::broadcast(89).raw, x.raw)});  // 0 and infinity there; NaN stays
-  const V shifted = fma(near, V::broadcast(high), unit), whole = shifted - unit;
-  const V f = fma(near, V::broadcast(low), fma(near, V::broadcast(high), -whole));
-  const V q = fma(fma(f, V::broadcast(kPowerTerms[2]), V::broadcast(kPowerTerms[1])), f, V::broadcast(kPowerTerms[0]));
+  const auto [shifted, whole, p] = reduce_power(near, kLog2E, kLog2ERest);
   alignas(64) static constexpr Roots roots{};
   const V power{_mm512_maskz_permutexvar_ps(0xffff, __m512i(bits_of(shifted)), _mm512_load_ps(roots.values))};
-  return {_mm512_maskz_scalef_ps(0xffff, fma(power, f * q, power).raw, whole.raw)};  // by 2^floor(k / 16)
+  return {_mm512_maskz_scalef_ps(0xffff, fma(power, p, power).raw, whole.raw)};  // by 2^floor(k / 16)
 }
 
-/// Natural logarithm: -infinity at 0, NaN below. x = m 2^k with 3/4 <= m < 3/2, and of the c in the middle of the 32nd of that range
-/// in which m is the reciprocal is known: log x = k ln 2 + log c + log(1 + r), r = m / c - 1. Next to 1 c is 1.
+/// Natural logarithm: -infinity at 0, NaN below. x = m 2^k with 3/4 <= m < 3/2; m lies in one of 32 intervals, and 1 / c and log c
+/// of a c in its middle are in tables: log x = k ln 2 + log c + log(1 + r), r = m / c - 1. Next to 1 c is 1.
 REEL_INLINE Vec<float> of_vector(scalar::Log, Vec<float> x) {
   using V = Vec<float>;
   constexpr float high = 0x1.62ep-1f, low = 0x1.0bfbe8p-15f;  // ln 2; k times the first part is exact
@@ -41,13 +37,14 @@ REEL_INLINE Vec<float> of_vector(scalar::Log, Vec<float> x) {
   const V m{_mm512_maskz_getmant_ps(0xffff, x.raw, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan)};
   const V exponent{_mm512_maskz_getexp_ps(0xffff, x.raw)};
   const V k{_mm512_mask_add_ps(exponent.raw, _mm512_cmp_ps_mask(m.raw, one.raw, _CMP_LT_OQ), exponent.raw, one.raw)};
-  const LaneBits part = bits_of(m) >> 18;
-  const V r = fma(m, pick(kLogCenters[0], part), -one);
+  const LaneBits interval = bits_of(m) >> 18;
+  const V r = fma(m, pick(kLogParts[0], interval), -one);
   const V q = fma(fma(r, V::broadcast(kLogTerms[2]), V::broadcast(kLogTerms[1])), r, V::broadcast(kLogTerms[0]));
   const V small = fma(r * r, q, fma(k, V::broadcast(low), r));
-  return small + fma(k, V::broadcast(high), pick(kLogCenters[1], part));
+  return small + fma(k, V::broadcast(high), pick(kLogParts[1], interval));
 }
 
+/// Ops whose formula is written for vectors.
 template <class Op, class T>
 inline constexpr bool kIsOfVectors = is_one_of<Op, scalar::Exp, scalar::Log>&& std::is_same_v<T, float>;
 #else
@@ -55,7 +52,7 @@ template <class Op, class T>
 inline constexpr bool kIsOfVectors = false;
 #endif
 
-/// y[i] = f(x[i]) for ops that are one of vectors. y may be x.
+/// y[i] = f(x[i]) for them. y may be x.
 template <class Op>
 REEL_INLINE void run_of_vectors(int64_t count, const float* x, float* y) {
   run_whole_vectors(count, x, x, y, [](const void* from, const void*, void* to, int64_t n) {

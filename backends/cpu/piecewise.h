@@ -33,11 +33,12 @@ inline constexpr int kLeastDegree = 6;
 using Powers = float[32];
 template <int degree>
 struct PiecewiseTable {
+  static_assert(degree == kLeastDegree || degree == kLeastDegree + 1);
   Piecewise function;
   alignas(64) Powers powers[degree + 2];
 };
 
-/// P of each lane, no larger in size than the table's limit.
+/// P(x); x is no larger in size than the table's limit.
 template <int degree>
 REEL_INLINE Vec<float> value_of(const PiecewiseTable<degree>& table, Vec<float> x) {
   const auto all = [](float value) { return Vec<float>::broadcast(value); };
@@ -125,9 +126,6 @@ __attribute__((noinline)) inline void run_piecewise(Makes makes, const Piecewise
   // While a block is computed the next one is looked through, if that is a whole one: on its own, that took a third of the time.
   int64_t ahead = 0;
   __mmask16 known_ahead = 0xffff;
-  const auto smaller_magnitude = [](V x_i, V most) __attribute__((always_inline)) {  // x's sign
-    return V{_mm512_range_ps(x_i.raw, most.raw, 2)};
-  };
   const auto value = [&](const float* x_i, const float* factor_i, Some& y_i) __attribute__((always_inline)) {
     const Powers* rows = powers;
     asm volatile("" : "+r"(rows));  // or each row's address is kept in a register of its own

@@ -634,8 +634,9 @@ inline constexpr PiecewiseTable<7> kErfc = {
      1.1369211e-05f, -7.374432e-06f, -8.341324e-06f, -2.3510236e-06f, 3.6067875e-05f, -9.802952e-05f, 1.1997993e-04f,
      2.5890677e-04f}}};
 
-/// 1 / c and log c for each 32nd of [3/4, 3/2), and q of log(1 + r) = r + r^2 q(r); error 2^-26.7.
-inline constexpr Powers kLogCenters[2] =
+/// 1 / c and log c of a c in the middle of each of 32 intervals of [3/4, 3/2), and q of log(1 + r) = r + r^2 q(r); error
+/// 2^-26.7 of log(1 + r).
+alignas(64) inline constexpr Powers kLogParts[2] =
     {{1.0f, 0.9554138f, 0.927342f, 0.90154535f, 0.8769074f, 0.8534736f, 0.831412f, 0.8101725f, 0.7902058f, 0.7711925f,
      0.7532552f, 0.73585147f, 0.7189287f, 0.70337784f, 0.68833554f, 0.6737932f, 1.3200254f, 1.2935419f, 1.2674891f, 1.2425762f,
      1.2194633f, 1.1961755f, 1.1747465f, 1.1534909f, 1.1329007f, 1.1130742f, 1.0936011f, 1.0759351f, 1.0579388f, 1.0404063f,

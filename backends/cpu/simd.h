@@ -311,6 +311,11 @@ REEL_INLINE LaneBits bits_of(Vec<float> x) { return LaneBits(x.raw); }
 REEL_INLINE Vec<float> from_bits(LaneBits bits) { return {Vec<float>::Raw(bits)}; }
 
 #if defined(REEL_SIMD_AVX512)
+/// x, or `most` with its sign where x is larger in size. Not for NaN, of which it makes `most`.
+REEL_INLINE Vec<float> smaller_magnitude(Vec<float> x, Vec<float> most) {
+  return {_mm512_maskz_range_ps(0xffff, x.raw, most.raw, 2)};
+}
+
 /// 32 numbers, aligned, of which each lane takes one: that of its index' last five bits.
 REEL_INLINE Vec<float> pick(const float (&all)[32], LaneBits index) {
   // The second half in memory, or g++ gives it a register and a step of its own.

@@ -153,6 +153,21 @@ inline constexpr std::uint32_t kPowers[] = {0x3f800000, 0x3f7b95c2, 0x3f7837f0, 
 inline constexpr float kPowerTerms[] = {0x1.62e432p-1f, 0x1.ec0c22p-3f, 0x1.c690eap-5f};  // |f| <= 1/16: 2^-25.2
 #endif
 
+inline constexpr float kLog2E = 0x1.715476p+0f, kLog2ERest = 0x1.4ae0cp-26f;
+inline constexpr float kPowerStep = 1.0f / Vec<float>::width,
+                       kPowerUnit = 0x1.8p23f * kPowerStep;  // a step apart near it
+struct ReducedPower {
+  Vec<float> shifted, whole, p;  // whole + kPowerUnit, k / n, and 2^f - 1
+};
+/// x (high + low) = k / n + f, k whole and n lanes, |f| <= 1 / 2n.
+REEL_INLINE ReducedPower reduce_power(Vec<float> x, float high, float low) {
+  using V = Vec<float>;
+  const V shifted = fma(x, V::broadcast(high), V::broadcast(kPowerUnit)), whole = shifted - V::broadcast(kPowerUnit);
+  const V f = fma(x, V::broadcast(low), fma(x, V::broadcast(high), -whole));
+  const V q = fma(fma(f, V::broadcast(kPowerTerms[2]), V::broadcast(kPowerTerms[1])), f, V::broadcast(kPowerTerms[0]));
+  return {shifted, whole, f * q};
+}
+
 /// The same in f32, at most 1.0 ULP, without AVX-512 1.2 (up to 4 for rates below 1e-35), not the bits of scalar::exp; 0 from 1.02
 /// times the smallest normal number down, without AVX-512 1.05. x rate / ln 2 = k / n + f, k whole and n lanes, and the result is
 /// 2^(k / n) (1 + p(f)) with p of degree 3, minimax in the error relative to 2^f. 2^(k / n) comes from a register: the last bits of
@@ -161,12 +176,8 @@ inline constexpr float kPowerTerms[] = {0x1.62e432p-1f, 0x1.ec0c22p-3f, 0x1.c690
 REEL_INLINE Vec<float> exp_negative(Vec<float> x, float rate = 1) {
   using V = Vec<float>;
   typedef std::uint32_t Bits __attribute__((vector_size(kVectorBytes)));
-  constexpr float log2e = 0x1.715476p+0f, log2e_rest = 0x1.4ae0cp-26f;
-  constexpr float step = 1.0f / V::width, unit = 0x1.8p23f * step;  // numbers near it are a step apart
-  const float high = rate * log2e, low = fma(rate, log2e_rest, fma(rate, log2e, -high));
-  const V shifted = fma(x, V::broadcast(high), V::broadcast(unit)), whole = shifted - V::broadcast(unit);
-  const V f = fma(x, V::broadcast(low), fma(x, V::broadcast(high), -whole));
-  const V q = fma(fma(f, V::broadcast(kPowerTerms[2]), V::broadcast(kPowerTerms[1])), f, V::broadcast(kPowerTerms[0]));
+  const float high = rate * kLog2E, low = fma(rate, kLog2ERest, fma(rate, kLog2E, -high));
+  const auto [shifted, whole, p] = reduce_power(x, high, low);
   Bits powers;
   __builtin_memcpy(&powers, kPowers, sizeof powers);
   const Bits k = Bits(shifted.raw);
@@ -175,8 +186,8 @@ REEL_INLINE Vec<float> exp_negative(Vec<float> x, float rate = 1) {
 #else
   powers = Bits(_mm256_permutevar8x32_epi32(__m256i(powers), __m256i(k)));
 #endif
-  const V power{V::Raw(powers + k * static_cast<std::uint32_t>((1 << 23) / V::width))}, y = fma(power, f * q, power);
-  return {shifted.raw < V::broadcast(unit - 126 + step).raw ? V::zero().raw : y.raw};
+  const V power{V::Raw(powers + k * static_cast<std::uint32_t>((1 << 23) / V::width))}, y = fma(power, p, power);
+  return {shifted.raw < V::broadcast(kPowerUnit - 126 + kPowerStep).raw ? V::zero().raw : y.raw};
 }
 #endif
 

@@ -41,7 +41,7 @@ template <class T>
 struct ReducedAngle {
   T r;
   Bits<T> quarters;  // two's complement
-  T rest = 0;        // what r lost in rounding: in f32
+  T rest = 0;        // what r lacks, in f32: what it lost in rounding or, with fma, the last part of pi / 2
 };
 
 /// x c mod 4, in [-2, 2]; x c is exact, and so is the rest.
@@ -51,8 +51,8 @@ REEL_SCALAR double product_mod_4(double x, double c) {
 }
 
 /// |x| <= 12800: the number of quarter turns has 13 bits, and its products with parts of pi / 2 of 11 bits are exact, as are the
-/// first two differences; what the next two lose goes to the rest. With fma products need not be exact: the first difference is, the
-/// second is rounded once. Farther out r may be anything: see reduce_far_angle.
+/// first two differences; what the next two lose goes to the rest. With fma (of the CPU; on CUDA as without) the parts have 24 bits,
+/// the first difference is exact, and the second is rounded. Farther out r may be anything: see reduce_far_angle.
 REEL_SCALAR ReducedAngle<float> reduce_angle(float x) {
   const float shifted = fma(x, 0.63661977f, Format<float>::kRound);
   const float n = shifted - Format<float>::kRound;

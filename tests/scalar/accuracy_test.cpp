@@ -32,7 +32,8 @@ std::vector<T> samples(const Reference& reference) {
     for (T w : {v, std::nextafter(v, T(0)), std::nextafter(v, Limits::infinity())}) x.insert(x.end(), {w, -w});
   }
   // Where the CPU backend's tables end.
-  for (T end : {T(-5.25), T(4.070452), T(5.789), T(9.1414795), T(10.0078125), T(-10.4375), T(-11.578125)}) {
+  for (T end : {T(-5.25), T(4.070452), T(5.7890625), T(6.1640625), T(9.6484375), T(9.1414795), T(3.9835663),
+                T(10.0078125), T(-10.4375), T(-11.578125), T(-104), T(89), T(12800)}) {
     T below = end, above = end;
     for (int i = 0; i < 100; ++i) {
       below = std::nextafter(below, -Limits::infinity());
