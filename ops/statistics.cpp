@@ -49,6 +49,12 @@ Tensor not_below(const Tensor& x) {
   return relu_mask(x, untaped([&] { return cast(x != -INFINITY, x.dtype()); }));
 }
 
+// e^x in x's place, which nobody else may see: an array less passes through the caches, 0.7 of the time of a logsumexp.
+Tensor exponentials(Tensor x) {
+  backend(x.device()).unary(UnaryOp::exp, x.array(), x.array());
+  return x;
+}
+
 // Sums of squares around the exact mean, from those around a rounded one and the sums of the same differences, which would
 // be 0 without its error. Whatever x is, they stay 0: a constant to tapes.
 Tensor around_mean(const Tensor& squares, const Tensor& sums, const Arg& n) {
@@ -114,16 +120,6 @@ Tensor norm(const Ragged& x, SourceLocation where) {
   check::floating("norm", "x", x.values(), where);
   return root(sum(square(x)));
 }
-
-namespace {
-
-// e^x where x is: two arrays less pass through the caches, 0.7 of the time of a logsumexp.
-Tensor exponentials(Tensor x) {
-  backend(x.device()).unary(UnaryOp::exp, x.array(), x.array());
-  return x;
-}
-
-}  // namespace
 
 Tensor logsumexp(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) {
   check::floating("logsumexp", "x", x, where);
