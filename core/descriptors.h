@@ -72,6 +72,14 @@ struct Conv {
   PaddingMode mode = PaddingMode::zero;
 };
 
+/// Elements around an array: how many each axis gets before and after its own, and which. `value` is for PaddingMode::zero; for the
+/// other modes such an axis has an element.
+struct Padding {
+  std::int64_t before[kMaxRank] = {}, after[kMaxRank] = {};
+  PaddingMode mode = PaddingMode::zero;
+  Scalar value = 0;
+};
+
 /// Consecutive segments of rows: segment s is rows offsets[s] .. offsets[s + 1] - 1.
 struct Segments {
   std::int64_t count = 0;

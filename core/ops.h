@@ -260,6 +260,12 @@ class REEL_API Ops {
   /// MurmurHash3_x64_128 of the bytes of each row of keys [n, words] (i64): y [n, 4] (i64), 32 bits each, the lowest first.
   virtual void murmur3(const Array& keys, std::uint32_t seed, const Array& y) = 0;
 
+  // --- padding ------------------------------------------------------------------------------------------------------
+  /// y = x and what `padding` puts around it; x strided, but contiguous along its last axis; any dtype.
+  virtual void pad(const Array& x, const Padding& padding, const Array& y) = 0;
+  /// dx = the sum, for each element, of dy at all places where it stands, in an order of its own; f32, f64.
+  virtual void pad_backward(const Array& dy, const Padding& padding, const Array& dx) = 0;
+
   // --- segments (ragged) --------------------------------------------------------------------------------------------
   /// y[s, :] = op over the rows of segment s; x [total, width], y [count, width]; which as in reduce, counted from the
   /// segment's first row, -1 if it is empty.

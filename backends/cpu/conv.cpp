@@ -133,33 +133,6 @@ void backward_input(const Conv& conv, Images<const T> dy, Images<const T> relu_o
   }
 }
 
-/// Row (i0, i1) of one channel's dx from its padded gradient: each element is added to the one of which it is an image.
-/// `buffer` has room for a padded row.
-template <class T>
-void fold_row(const Conv& conv, const Conv& padded, const T* plane, int64_t i0, int64_t i1, T* buffer, T* dx) {
-  const int64_t columns = padded.input[2], n = conv.input[2], padding = conv.padding[2];
-  const T* row = nullptr;
-  const AxisImages images1(i1, conv.input[1], conv.padding[1], conv.mode);
-  AxisImages(i0, conv.input[0], conv.padding[0], conv.mode).for_each([&](int64_t p0) {
-    images1.for_each([&](int64_t p1) {
-      const T* image = plane + (p0 * padded.input[1] + p1) * columns;
-      if (row == nullptr) {
-        row = image;
-        return;
-      }
-      for (int64_t i = 0; i < columns; ++i) buffer[i] = row[i] + image[i];
-      row = buffer;
-    });
-  });
-  for (int64_t i = 0; i < n; ++i) dx[i] = row[padding + i];
-  if (padding == 0) return;
-  for (int64_t i = 0; i < n; ++i) {
-    if (i == padding + 1 && i < n - padding - 1) i = n - padding - 1;  // those between have no images
-    dx[i] = 0;
-    AxisImages(i, n, padding, conv.mode).for_each([&](int64_t p) { dx[i] += row[p]; });
-  }
-}
-
 /// Padding by images of elements: the gradient of the padded input, a few images at a time, then folded back.
 template <class T>
 void backward_input_folded(const Conv& conv, Images<const T> dy, Images<const T> relu_output, const T* weight,
@@ -167,11 +140,22 @@ void backward_input_folded(const Conv& conv, Images<const T> dy, Images<const T>
   constexpr int64_t kImagesBytes = 16 << 20;
   Conv padded = conv;
   padded.mode = PaddingMode::zero;
-  for (int a = 0; a < 3; ++a) {
+  Padding padding;
+  padding.mode = conv.mode;
+  Array part;  // of dx: [images, in, input..]
+  part.dtype = dtype_of<T>;
+  part.shape = {0, conv.in, conv.input[0], conv.input[1], conv.input[2]};
+  part.strides[0] = dx.step;
+  int64_t stride = 1;
+  for (int a = 2; a >= 0; --a) {
     padded.input[a] = conv.input[a] + 2 * conv.padding[a];
     padded.padding[a] = 0;
+    padding.before[2 + a] = padding.after[2 + a] = conv.padding[a];
+    part.strides[2 + a] = stride;
+    stride *= conv.input[a];
   }
-  const int64_t plane = product(conv.input), padded_plane = product(padded.input);
+  part.strides[1] = stride;
+  const int64_t padded_plane = product(padded.input);
   const int64_t image_bytes = max<int64_t>(1, conv.in * padded_plane * static_cast<int64_t>(sizeof(T)));
   const int64_t images = min(max<int64_t>(1, kImagesBytes / image_bytes), conv.batch);
   const Scratch scratch(static_cast<std::size_t>(images * image_bytes));
@@ -179,18 +163,9 @@ void backward_input_folded(const Conv& conv, Images<const T> dy, Images<const T>
     padded.batch = min(images, conv.batch - first);
     backward_input<T>(padded, dy.from(first), relu_output.from(first), weight,
                       {scratch.as<T>(), conv.in * padded_plane});
-    const int64_t rows = conv.input[0] * conv.input[1];
-    // Not inlined: parallel_for has two calls of it.
-    const auto fold = [&](int64_t begin, int64_t end) __attribute__((noinline)) {
-      const Scratch buffer(static_cast<std::size_t>(padded.input[2]) * sizeof(T));
-      for (int64_t unit = begin; unit < end; ++unit) {
-        const int64_t channel = unit / rows, row = unit % rows;
-        fold_row(conv, padded, scratch.as<T>() + channel * padded_plane, row / conv.input[1], row % conv.input[1],
-                 buffer.as<T>(),
-                 dx.from(first + channel / conv.in).data + channel % conv.in * plane + row * conv.input[2]);
-      }
-    };
-    parallel_for(padded.batch * conv.in * rows, kGrain / min(kGrain, padded.input[2]), fold);
+    part.data = dx.from(first).data;
+    part.shape[0] = padded.batch;
+    cpu::pad_backward(scratch.as<T>(), padding, part);
   }
 }
 

@@ -75,35 +75,6 @@ REEL_INLINE int64_t padded_index(int64_t i, int64_t size, PaddingMode mode) {
   return i >= 0 && i < size ? i : -1;  // beyond the mirror image: such positions serve outputs that do not exist
 }
 
-/// The positions along a padded axis that stand for element i of its n, as ranges first[k] .. last[k]: its own place, and its
-/// images before and behind. The inverse of padded_index.
-struct AxisImages {
-  int64_t first[3], last[3];
-
-  __attribute__((noinline)) AxisImages(int64_t i, int64_t n, int64_t padding, PaddingMode mode) {
-    first[0] = last[0] = padding + i;
-    const int64_t depth[2] = {i, n - 1 - i};  // from either edge; images lie 1 .. padding behind it
-    for (int side = 0; side < 2; ++side) {
-      int64_t nearest = depth[side] + (mode == PaddingMode::symmetric), farthest = nearest;
-      if (mode == PaddingMode::replicate) {
-        nearest = 1;
-        farthest = depth[side] == 0 ? padding : 0;
-      }
-      nearest = max<int64_t>(nearest, 1);
-      farthest = min(farthest, padding);
-      first[1 + side] = side == 0 ? padding - farthest : padding + n - 1 + nearest;
-      last[1 + side] = side == 0 ? padding - nearest : padding + n - 1 + farthest;
-    }
-  }
-
-  template <class F>
-  REEL_INLINE void for_each(F&& f) const {
-    for (int k = 0; k < 3; ++k) {
-      for (int64_t p = first[k]; p <= last[k]; ++p) f(p);
-    }
-  }
-};
-
 /// How the outputs of one image are cut into blocks, and the layout of a block's packed input: [channel][run of the last
 /// axis][position on axis 0][position on axis 1][position in the run], or as `interleave` says. Depends on sizes only.
 struct BlockLayout {

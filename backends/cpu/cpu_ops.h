@@ -1,10 +1,11 @@
 #pragma once
 
+#include "reel/backends/cpu/pad.h"
 #include "reel/backends/cpu/rejection.h"
 #include "reel/core/ops.h"
 
-/// Everything in backends/cpu/ but cpu.cpp and rejection.cpp is compiled once per instruction set, into a namespace of that set
-/// (REEL_CPU_ISA = v2, v3 or v4). No Eigen here and no std templates with linkage: the linker would mix the sets.
+/// Everything in backends/cpu/ but cpu.cpp, pad.cpp and rejection.cpp is compiled once per instruction set, into a namespace of its
+/// own (REEL_CPU_ISA = v2, v3 or v4). No Eigen here and no std templates with linkage: the linker would mix the sets.
 namespace reel::cpu::REEL_CPU_ISA {
 
 class CpuOps final : public Ops {
@@ -60,6 +61,8 @@ class CpuOps final : public Ops {
                        const Array& y) override;
   void segment_softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, const Segments& segments,
                                 double temperature, const Array& dx) override;
+  void pad(const Array& x, const Padding& padding, const Array& y) override;
+  void pad_backward(const Array& dy, const Padding& padding, const Array& dx) override;
   void segment_pad(const Array& x, const Segments& segments, Scalar padding, const Array& y) override;
   void segment_unpad(const Array& x, const Segments& segments, const Array& y) override;
 

@@ -62,6 +62,13 @@ void CpuOps::fill(const Array& y, Scalar value) {
   });
 }
 
+void CpuOps::pad(const Array& x, const Padding& padding, const Array& y) {
+  cpu::pad(x, padding, element_bytes(y.dtype, padding.value), y);
+}
+void CpuOps::pad_backward(const Array& dy, const Padding& padding, const Array& dx) {
+  cpu::pad_backward(dy.data, padding, dx);
+}
+
 /// Computed in f64, or modulo 2^64 when both numbers and the elements are integers; then converted.
 void CpuOps::arange(const Array& y, Scalar start, Scalar step) {
   dispatch_arithmetic(y.dtype, [&]<class T>() {

@@ -45,4 +45,7 @@ T convert_scalar(const Scalar& value) {
   }
 }
 
+/// The bytes of `value` as an element of a dtype.
+std::uint64_t element_bits(DType dtype, Scalar value);
+
 }  // namespace reel::cuda

@@ -128,6 +128,8 @@ class CudaOps final : public MissingOps {
                        const Array& y) override;
   void segment_softmax_backward(SoftmaxOp op, const Array& y, const Array& dy, const Segments& segments,
                                 double temperature, const Array& dx) override;
+  void pad(const Array& x, const Padding& padding, const Array& y) override;
+  void pad_backward(const Array& dy, const Padding& padding, const Array& dx) override;
   void segment_pad(const Array& x, const Segments& segments, Scalar padding, const Array& y) override;
   void segment_unpad(const Array& x, const Segments& segments, const Array& y) override;
 

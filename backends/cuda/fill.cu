@@ -45,16 +45,20 @@ __global__ void arange(T* y, int64_t count, bool integers, int64_t start, int64_
 }  // namespace
 }  // namespace device
 
+std::uint64_t element_bits(DType dtype, Scalar value) {
+  if (dtype == DType::bf16) return bfloat16(value.real).bits;
+  if (dtype == DType::f16) return float16(value.real).bits;
+  std::uint64_t bits = 0;
+  dispatch_all(dtype, [&]<class T>() {
+    const T element = convert_scalar<T>(value);
+    std::memcpy(&bits, &element, sizeof element);
+  });
+  return bits;
+}
+
 void CudaOps::fill(const Array& y, Scalar value) {
   if (y.size == 0) return;
-  std::uint64_t bits = 0;
-  if (y.dtype == DType::bf16) bits = bfloat16(value.real).bits;
-  else if (y.dtype == DType::f16) bits = float16(value.real).bits;
-  else
-    dispatch_all(y.dtype, [&]<class T>() {
-      const T element = convert_scalar<T>(value);
-      std::memcpy(&bits, &element, sizeof element);
-    });
+  const std::uint64_t bits = element_bits(y.dtype, value);
   if (y.contiguous && bits == 0) {
     context_.use();
     const std::size_t bytes = static_cast<std::size_t>(y.size) * size_of(y.dtype);

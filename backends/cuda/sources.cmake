@@ -30,6 +30,7 @@ set(REEL_CUDA_KERNELS
   normalize_channels.cu
   normalize_held.cu
   optimizers.cu
+  pad.cu
   parametric.cu
   pool.cu
   radix_sort.cu

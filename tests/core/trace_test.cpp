@@ -69,8 +69,8 @@ TEST(Trace, PaddingIsOneOpAndHasItsTime) {
   Trace trace;
   pad(x, {{0, 1, 1}, {1, 1, 1}}, PaddingMode::reflect);
   pad(x, {{0, 1, 1}, {1, 1, 1}}, 0);
-  EXPECT_EQ(names(trace), "pad full pad");
-  for (const int i : {0, 2}) EXPECT_GT(trace.events()[static_cast<std::size_t>(i)].duration, 0) << i;
+  EXPECT_EQ(names(trace), "pad pad");
+  for (const int i : {0, 1}) EXPECT_GT(trace.events()[static_cast<std::size_t>(i)].duration, 0) << i;
 }
 
 TEST(Trace, ChangesNoGradient) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "reel/core/tape.h"
+#include "reel/ops/convert.h"
 #include "reel/ops/create.h"
 #include "reel/ops/views.h"
 
@@ -59,22 +60,23 @@ TEST(Pad, AddsUpTheGradientsOfWhatItRepeats) {
               ElementsAre(12, 18, 97));
 }
 
-// By walking to and fro, however wide the border is.
+// Which of n elements stands at place i of an axis, by walking to and fro.
+std::int64_t standing_at(std::int64_t i, std::int64_t n, PaddingMode mode) {
+  while (i < 0 || i >= n) {
+    if (mode == PaddingMode::replicate || n == 1) i = i < 0 ? 0 : n - 1;
+    else if (mode == PaddingMode::reflect) i = i < 0 ? -i : 2 * (n - 1) - i;
+    else i = i < 0 ? -1 - i : 2 * n - 1 - i;
+  }
+  return i;
+}
+
 TEST(Pad, BordersOfFewImagesAndOfMany) {
   for (const int n : {1, 2, 3, 5}) {
     for (const int border : {1, 2 * n, 5 * n, 9 * n, 30 * n + 1}) {
       const Tensor x = arange(2 * n, {.dtype = f64});
       for (const PaddingMode mode : {PaddingMode::reflect, PaddingMode::symmetric, PaddingMode::replicate}) {
         std::vector<std::int64_t> along;  // where each element of a padded row comes from
-        for (std::int64_t i = -border; i < n + border + 1; ++i) {
-          std::int64_t at = i;
-          while (at < 0 || at >= n) {
-            if (mode == PaddingMode::replicate || n == 1) at = at < 0 ? 0 : n - 1;
-            else if (mode == PaddingMode::reflect) at = at < 0 ? -at : 2 * (n - 1) - at;
-            else at = at < 0 ? -1 - at : 2 * n - 1 - at;
-          }
-          along.push_back(at);
-        }
+        for (std::int64_t i = -border; i < n + border + 1; ++i) along.push_back(standing_at(i, n, mode));
         Tape tape;
         tape.watch(x);
         const Tensor y = pad(reshape(x, {2, n}), {{1, border, border + 1}, {0, 1, 0}}, mode);
@@ -92,6 +94,65 @@ TEST(Pad, BordersOfFewImagesAndOfMany) {
       }
     }
   }
+}
+
+// Rows that several tasks share, rows around such, elements of several numbers, and what is not contiguous.
+TEST(Pad, LongRows) {
+  struct Problem {
+    Shape shape;
+    std::int64_t borders[3][2];
+  };
+  const Problem problems[] = {{{100000, 1, 1}, {{7, 90000}, {0, 0}, {0, 0}}},
+                              {{40000, 3, 1}, {{50000, 1}, {0, 0}, {0, 0}}},
+                              {{3, 50000, 1}, {{2, 1}, {3, 4}, {0, 0}}},
+                              {{2, 30000, 2}, {{0, 0}, {5, 2}, {0, 0}}},
+                              {{300, 20, 7}, {{0, 0}, {1, 1}, {2, 1}}}};
+  for (const Problem& p : problems) {
+    for (const PaddingMode mode :
+         {PaddingMode::zero, PaddingMode::reflect, PaddingMode::symmetric, PaddingMode::replicate}) {
+      for (const bool strided : {false, true}) {
+        Shape wide = p.shape;
+        wide[0] += 2;
+        const Tensor all = reshape(arange(wide[0] * wide[1] * wide[2], {.dtype = f64}), wide);
+        const Tensor x = strided ? narrow(all, 0, 1, p.shape[0]) : contiguous(narrow(all, 0, 1, p.shape[0]));
+        Tape tape;
+        tape.watch(x);
+        const auto& b = p.borders;
+        const Tensor y = pad(x, {{0, b[0][0], b[0][1]}, {1, b[1][0], b[1][1]}, {2, b[2][0], b[2][1]}}, mode);
+        std::vector<double> expected, dy, dx(static_cast<std::size_t>(x.size()));
+        const auto source = [&](int axis, std::int64_t i) {
+          const bool outside = i < 0 || i >= p.shape[axis];
+          return outside && mode == PaddingMode::zero ? -1 : standing_at(i, p.shape[axis], mode);
+        };
+        for (std::int64_t i = -b[0][0]; i < p.shape[0] + b[0][1]; ++i) {
+          for (std::int64_t j = -b[1][0]; j < p.shape[1] + b[1][1]; ++j) {
+            for (std::int64_t k = -b[2][0]; k < p.shape[2] + b[2][1]; ++k) {
+              const std::int64_t from[] = {source(0, i), source(1, j), source(2, k)};
+              const bool outside = from[0] < 0 || from[1] < 0 || from[2] < 0;
+              const std::int64_t place = (from[0] * p.shape[1] + from[1]) * p.shape[2] + from[2];
+              dy.push_back(static_cast<double>(dy.size() % 17));
+              expected.push_back(outside ? 0 : static_cast<double>(place + p.shape[1] * p.shape[2]));
+              if (!outside) dx[static_cast<std::size_t>(place)] += dy.back();
+            }
+          }
+        }
+        ASSERT_EQ(static_cast<std::size_t>(y.size()), expected.size());
+        EXPECT_TRUE(y.to_vector<double>() == expected) << p.shape.str() << ' ' << static_cast<int>(mode);
+        const Tensor seed = from_vector(dy, y.shape());
+        EXPECT_TRUE(tape.gradient(y, seed, {x})[0].to_vector<double>() == dx)
+            << p.shape.str() << ' ' << static_cast<int>(mode);
+      }
+    }
+  }
+}
+
+TEST(Pad, GradientsOfBf16AreAddedUpInF32) {
+  const Tensor x = tensor({1, 2}, {.dtype = bf16});
+  Tape tape;
+  tape.watch(x);
+  const Tensor y = pad(x, {{0, 0, 301}}, PaddingMode::replicate);
+  EXPECT_THAT(tape.gradient(y, ones_like(y), {x})[0].to_vector<double>(),
+              ElementsAre(1, 302));  // 256 + 1 is 256 in bf16
 }
 
 TEST(RaggedPad, PadsEachSequenceByItself) {
