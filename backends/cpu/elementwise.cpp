@@ -26,6 +26,8 @@ void run(const void* x, const void*, void* y, int64_t count) {
     sines(count, source, target, Op::quarters);
   } else if constexpr (kIsOfVectors<Op, T>) {
     run_of_vectors<Op>(count, source, target);
+  } else if constexpr (std::is_same_v<Op, scalar::Log> && kLogInBlocks) {
+    run_whole_vectors(count, source, source, target, log_in_blocks<T>);
   } else {
     long_formula(
         count, source, source, target, [](T x_i, T) __attribute__((always_inline)) { return Op::forward(x_i); });

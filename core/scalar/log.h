@@ -34,20 +34,30 @@ struct Normalized {
   Bits<T> biased;  // k + bias, before a denormal was taken into account
 };
 
+/// 2^mantissa + bias, as which a number with exponent 0 has its exponent in `normalize_normal`.
 template <class T>
-REEL_SCALAR Normalized<T> normalize(T x) {
+REEL_SCALAR constexpr T exponent_of_one() {
+  return T(Bits<T>(1) << Format<T>::kMantissa) + T(Format<T>::kBias);
+}
+/// The same for a number that is not denormal; k is counted from `exponent`.
+template <class T>
+REEL_SCALAR Normalized<T> normalize_normal(T x, T exponent = exponent_of_one<T>()) {
   constexpr int mantissa = Format<T>::kMantissa;
   constexpr Bits<T> root_half = sizeof(T) == 4 ? Bits<T>(0x3f3504f3u) : Bits<T>(0x3fe6a09e667f3bcdu);  // sqrt(1/2)
   constexpr Bits<T> one = Format<T>::kBias << mantissa;
-  const bool tiny = x < Format<T>::kMinNormal;
-  const Bits<T> bits = to_bits(tiny ? x * (T(1) / Format<T>::kMinNormal) : x) - root_half;
+  const Bits<T> bits = to_bits(x) - root_half;
   // The exponent is put into the significand of 2^mantissa: a conversion that every vector unit has.
   const Bits<T> biased = (bits + one) >> mantissa;
-  constexpr T base = T(Bits<T>(1) << mantissa);
-  constexpr T bias = T(Format<T>::kBias);
-  const T k = from_bits<T>(to_bits(base) | biased) - (tiny ? base + bias + (bias - T(1)) : base + bias);
+  const T k = from_bits<T>(to_bits(T(Bits<T>(1) << mantissa)) | biased) - exponent;
   const T m = from_bits<T>((bits & ((Bits<T>(1) << mantissa) - 1)) + root_half);
   return {m, k, biased};
+}
+template <class T>
+REEL_SCALAR Normalized<T> normalize(T x) {
+  constexpr T bias = T(Format<T>::kBias);
+  const bool tiny = x < Format<T>::kMinNormal;
+  return normalize_normal(tiny ? x * (T(1) / Format<T>::kMinNormal) : x,
+                          tiny ? exponent_of_one<T>() + (bias - T(1)) : exponent_of_one<T>());
 }
 
 /// log(2^k (1 + f)).
@@ -65,6 +75,13 @@ REEL_SCALAR T log(T x) {
   y = x < infinity<T>() ? y : x;  // infinity and NaN
   y = x == T(0) ? -infinity<T>() : y;
   return x < T(0) ? quiet_nan<T>() : y;
+}
+
+/// The same of normal numbers above 0, but not of infinity.
+template <class T>
+REEL_SCALAR T log_of_normal(T x) {
+  const Normalized<T> v = normalize_normal(x);
+  return log_of_parts(v.k, v.m - T(1));
 }
 
 /// log(u + rest), u > 0 not denormal, |rest| no more than the rounding error of u.

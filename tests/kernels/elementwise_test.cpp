@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "reel/tests/kernels/arrays.h"
 
@@ -197,6 +198,36 @@ TYPED_TEST(Elementwise, ReluKeepsNanAndItsGradient) {
 }
 
 // One argument that is far out makes its neighbours take the longer formula.
+TYPED_TEST(Elementwise, LogarithmsBesideOthersKeepTheirBits) {
+  using Limits = std::numeric_limits<TypeParam>;
+  const Shape shape{3001};
+  TestArray<TypeParam> x(shape), y(shape), got(shape);
+  randomize(x, 11, 1e-3, 4);
+  cpu().unary(UnaryOp::log, x, y);
+  const std::pair<TypeParam, double> others[] = {{0, -Limits::infinity()},
+                                                 {-TypeParam(0), -Limits::infinity()},
+                                                 {Limits::denorm_min(), std::log(double{Limits::denorm_min()})},
+                                                 {Limits::min() / 2, std::log(double{Limits::min()} / 2)},
+                                                 {Limits::min(), std::log(double{Limits::min()})},
+                                                 {Limits::max(), std::log(double{Limits::max()})},
+                                                 {Limits::infinity(), Limits::infinity()},
+                                                 {-1, Limits::quiet_NaN()},
+                                                 {-Limits::infinity(), Limits::quiet_NaN()},
+                                                 {Limits::quiet_NaN(), Limits::quiet_NaN()}};
+  for (const std::int64_t place : {0, 700, 3000}) {
+    for (const auto& [other, log] : others) {
+      TestArray<TypeParam> with_other = x;
+      with_other.set(place, other);
+      cpu().unary(UnaryOp::log, with_other, got);
+      cpu().unary(UnaryOp::log, with_other, with_other);
+      EXPECT_TRUE(same_bits(got, with_other)) << other;
+      if (std::isfinite(log)) expect_close(got, place, log);
+      else EXPECT_TRUE(std::isnan(log) ? std::isnan(got[place]) : got[place] == log) << other << ": " << got[place];
+      for (std::int64_t i = 0; i < y.size(); ++i) ASSERT_TRUE(i == place || got[i] == y[i]) << i << " beside " << other;
+    }
+  }
+}
+
 TYPED_TEST(Elementwise, GradientsOfSineAndCosineFarOut) {
   TestArray<TypeParam> x(Shape{1100}), dy(Shape{1100}), of_sine(Shape{1100}), of_cosine(Shape{1100});
   randomize(x, 11, -4, 4);
