@@ -63,8 +63,8 @@ REEL_INLINE void run_of_vectors(int64_t count, const float* x, float* y) {
   });
 }
 
-/// Whether scalar::log is computed so: with AVX2 that takes 0.6 of the time, with AVX-512 (f64) 0.88, with SSE4 0.8, for 1 KB of code
-/// in each set.
+/// Whether scalar::log is computed so: with AVX2 that takes 0.6 of the time; with AVX-512 (f64) 0.88 and with SSE4 0.8, which is not
+/// worth the code.
 inline constexpr bool kLogInBlocks = kVectorBytes == 32;
 
 /// y[i] = log(x[i]) by scalar::log for n elements, a multiple of the vectors' width. y may be x. A block of normal numbers, as most
