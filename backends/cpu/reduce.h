@@ -54,11 +54,15 @@ struct Max {
       return -static_cast<T>(__builtin_inf());
     }
   }
+  /// b if either is NaN.
+  template <class T>
+  REEL_INLINE static T of_numbers(T a, T b) {
+    return a > b ? a : b;
+  }
   template <class T>
   REEL_INLINE static T combine(T a, T b) {
     if constexpr (std::is_arithmetic_v<T>) {
-      const T larger = a > b ? a : b;  // b if either is NaN
-      return a != a ? a : larger;
+      return a != a ? a : of_numbers(a, b);
     } else {
       return max(a, b);
     }
@@ -75,10 +79,13 @@ struct Min {
     }
   }
   template <class T>
+  REEL_INLINE static T of_numbers(T a, T b) {
+    return a < b ? a : b;
+  }
+  template <class T>
   REEL_INLINE static T combine(T a, T b) {
     if constexpr (std::is_arithmetic_v<T>) {
-      const T smaller = a < b ? a : b;
-      return a != a ? a : smaller;
+      return a != a ? a : of_numbers(a, b);
     } else {
       return min(a, b);
     }

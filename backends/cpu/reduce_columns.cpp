@@ -25,6 +25,10 @@ REEL_INLINE void read_lines(const void* from, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) static_cast<void>(p[i]);
 }
 
+/// Whether NaN has to be looked for, which an op's own instruction passes over.
+template <class Op, class T>
+inline constexpr bool kPassesNan = is_one_of<Op, Max, Min>&& std::is_floating_point_v<T>;
+
 /// y = or y += the rows of one group: a tree of its own.
 template <class Op, class T, bool merge>
 void combine_group(const void* const* rows, void* to, int64_t width) {
@@ -35,9 +39,18 @@ void combine_group(const void* const* rows, void* to, int64_t width) {
   T* y = static_cast<T*>(to);
 #pragma omp simd
   for (int64_t j = 0; j < width; ++j) {
-    const T low = Op::combine(Op::combine(a[j], b[j]), Op::combine(c[j], d[j]));
-    const T high = Op::combine(Op::combine(e[j], f[j]), Op::combine(g[j], h[j]));
-    const T group = Op::combine(low, high);
+    T group;
+    if constexpr (kPassesNan<Op, T>) {  // asks for NaN once for two rows, not with each step
+      const T low = Op::of_numbers(Op::of_numbers(a[j], b[j]), Op::of_numbers(c[j], d[j]));
+      const T high = Op::of_numbers(Op::of_numbers(e[j], f[j]), Op::of_numbers(g[j], h[j]));
+      const bool some_nan = __builtin_isunordered(a[j], b[j]) | __builtin_isunordered(c[j], d[j]) |
+                            __builtin_isunordered(e[j], f[j]) | __builtin_isunordered(g[j], h[j]);
+      group = some_nan ? T(__builtin_nan("")) : Op::of_numbers(low, high);
+    } else {
+      const T low = Op::combine(Op::combine(a[j], b[j]), Op::combine(c[j], d[j]));
+      const T high = Op::combine(Op::combine(e[j], f[j]), Op::combine(g[j], h[j]));
+      group = Op::combine(low, high);
+    }
     y[j] = merge ? Op::combine(y[j], group) : group;
   }
 }

@@ -308,6 +308,20 @@ TYPED_TEST(ReduceFloating, NanWinsWhereverItIs) {
   }
 }
 
+TYPED_TEST(ReduceFloating, OneNanInAColumnIsFoundInEachRow) {
+  constexpr std::int64_t rows = 21, columns = 37;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    auto x = random_array<TypeParam>(Shape{rows, columns}, 34);
+    for (const std::int64_t column : {5, 36})
+      x.set(row * columns + column, std::numeric_limits<TypeParam>::quiet_NaN());
+    for (const ReduceOp op : {ReduceOp::max, ReduceOp::min, ReduceOp::sum}) {
+      TestArray<TypeParam> y(Shape{1, columns});
+      cpu().reduce(op, x, y, nullptr);
+      for (std::int64_t i = 0; i < columns; ++i) EXPECT_EQ(std::isnan(y[i]), i == 5 || i == 36) << row << ' ' << i;
+    }
+  }
+}
+
 TYPED_TEST(ReduceFloating, InfinitiesAreNumbersLikeOthers) {
   const auto infinity = std::numeric_limits<TypeParam>::infinity();
   TestArray<TypeParam> x(Shape{2, 40}), y(Shape{2, 1});
