@@ -137,9 +137,11 @@ Tensor linspace(double start, double end, std::int64_t count, TensorOptions opti
   const auto gaps = static_cast<double>(count > 1 ? count - 1 : 1);
   const double step = std::isfinite(end - start) ? (end - start) / gaps : end / gaps - start / gaps;
   // From both ends, so that both are exact and the numbers lie evenly about the middle.
-  for (std::int64_t i = 0; i < count; ++i)
-    values[i] =
-        i < (count + 1) / 2 ? start + step * static_cast<double>(i) : end - step * static_cast<double>(count - 1 - i);
+  const std::int64_t half = (count + 1) / 2;
+  double steps = 0;  // counted along: each conversion would wait for the one before
+  for (std::int64_t i = 0; i < half; ++i, ++steps) values[i] = start + step * steps;
+  steps = 0;
+  for (std::int64_t i = count - 1; i >= half; --i, ++steps) values[i] = end - step * steps;
   return detail::transferred(options.dtype == f64 ? y : detail::copied(y, options.dtype), options.device);
 }
 
