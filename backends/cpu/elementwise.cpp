@@ -4,6 +4,7 @@
 #include "reel/backends/cpu/long_formula.h"
 #include "reel/backends/cpu/sines.h"
 #include "reel/backends/cpu/unary_runs.h"
+#include "reel/backends/cpu/usual.h"
 #include "reel/core/scalar/unary.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
@@ -26,8 +27,10 @@ void run(const void* x, const void*, void* y, int64_t count) {
     sines(count, source, target, Op::quarters);
   } else if constexpr (kIsOfVectors<Op, T>) {
     run_of_vectors<Op>(count, source, target);
-  } else if constexpr (std::is_same_v<Op, scalar::Log> && kLogInBlocks) {
-    run_whole_vectors(count, source, source, target, log_in_blocks<T>);
+  } else if constexpr (kIsRounded<Op> && std::is_same_v<T, float>) {
+    run_rounded(run<Op, double>, source, source, target, count);
+  } else if constexpr (HasUsual<Op>) {
+    run_whole_vectors(count, source, source, target, run_usual<Op, T>);
   } else {
     long_formula(
         count, source, source, target, [](T x_i, T) __attribute__((always_inline)) { return Op::forward(x_i); });

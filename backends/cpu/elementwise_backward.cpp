@@ -3,6 +3,7 @@
 #include "reel/backends/cpu/long_formula.h"
 #include "reel/backends/cpu/sines.h"
 #include "reel/backends/cpu/unary_runs.h"
+#include "reel/backends/cpu/usual.h"
 #include "reel/core/scalar/binary.h"
 #include "reel/core/scalar/unary.h"
 
@@ -42,6 +43,9 @@ void run(const void* saved, const void* dy, void* dx, int64_t count) {
   if constexpr (kIsShort<Op>) {
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) to[i] = Backward<Op>::dx(from_saved[i], from_dy[i]);
+  } else if constexpr (std::is_same_v<Op, scalar::Lgamma>) {
+    if constexpr (sizeof(T) == sizeof(float)) run_rounded(run<Op, double>, from_saved, from_dy, to, count);
+    else run_whole_vectors(count, from_saved, from_dy, to, run_usual_times<scalar::Digamma, T>);
   } else if constexpr (Turns<Op>) {
     sines_times(count, from_saved, from_dy, to, Op::quarters + 1);
   } else {

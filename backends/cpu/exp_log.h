@@ -5,7 +5,7 @@
 #include "reel/backends/cpu/vector_loops.h"
 #include "reel/core/scalar/unary.h"
 
-/// The exponential and the logarithm. In f32 with AVX-512: by its instructions for exponents, and tables in registers.
+/// The exponential and the logarithm in f32 with AVX-512: its instructions for exponents, and tables in registers.
 namespace reel::cpu::REEL_CPU_ISA {
 
 #if defined(REEL_SIMD_AVX512)
@@ -61,41 +61,6 @@ REEL_INLINE void run_of_vectors(int64_t count, const float* x, float* y) {
       of_vector(Op{}, Vec<float>::load(static_cast<const float*>(from) + i)).store(static_cast<float*>(to) + i);
     }
   });
-}
-
-/// Whether scalar::log is computed so: with AVX2 that takes 0.6 of the time; with AVX-512 (f64) 0.88 and with SSE4 0.8, which is not
-/// worth the code.
-inline constexpr bool kLogInBlocks = kVectorBytes == 32;
-
-/// y[i] = log(x[i]) by scalar::log for n elements, a multiple of the vectors' width. y may be x. A block of normal numbers, as most
-/// are, spares the steps for others: half of all.
-template <class T>
-void log_in_blocks(const void* x, const void*, void* y, int64_t n) {
-  using V = Vec<T>;
-  constexpr int64_t block = 512, bytes = block * static_cast<int64_t>(sizeof(T));
-  const V one = V::broadcast(1), least = V::broadcast(scalar::Format<T>::kMinNormal);
-  const V infinity = V::broadcast(scalar::infinity<T>());
-  T copies[block];
-  for (int64_t begin = 0; begin < n; begin += block) {
-    const int64_t count = min(block, n - begin);
-    const T* from = static_cast<const T*>(x) + begin;
-    T* to = static_cast<T*>(y) + begin;
-    ask_for(reinterpret_cast<const char*>(from + kAhead<T>), bytes);
-    if (x == y) {
-      for (int64_t i = 0; i < count; ++i) copies[i] = from[i];
-      from = copies;
-    }
-    auto are_normal = one.raw == one.raw;
-    for (int64_t i = 0; i < count; i += V::width) {
-      const V x_i = V::load(from + i);
-      are_normal &= (x_i.raw >= least.raw) & (x_i.raw < infinity.raw);
-#pragma omp simd
-      for (int64_t k = i; k < i + V::width; ++k) to[k] = scalar::log_of_normal(from[k]);
-    }
-    bool all_are_normal = true;
-    for (int lane = 0; lane < V::width; ++lane) all_are_normal &= are_normal[lane] != 0;
-    if (!all_are_normal) formula_of_vectors(count, from, from, to, [](T x_i, T) { return scalar::log(x_i); });
-  }
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

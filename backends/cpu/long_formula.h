@@ -66,6 +66,84 @@ static void run_formula(const void* a, const void* b, void* y, int64_t count) {
                      F());
 }
 
+/// Whether all numbers that it was asked about are within [low, high]; NaN is not.
+template <class T>
+class AllWithin {
+  using V = Vec<T>;
+
+ public:
+  REEL_INLINE AllWithin(T low, T high) : low_(V::broadcast(low)), high_(V::broadcast(high)) {}
+  REEL_INLINE void ask(V x) {
+#if defined(REEL_SIMD_AVX512)
+    if constexpr (sizeof(T) == sizeof(float)) {
+      within_ = _mm512_mask_cmp_ps_mask(within_, x.raw, low_.raw, _CMP_GE_OQ);
+      within_ = _mm512_mask_cmp_ps_mask(within_, x.raw, high_.raw, _CMP_LE_OQ);
+    } else {
+      within_ = _mm512_mask_cmp_pd_mask(within_, x.raw, low_.raw, _CMP_GE_OQ);
+      within_ = _mm512_mask_cmp_pd_mask(within_, x.raw, high_.raw, _CMP_LE_OQ);
+    }
+#else
+    within_ &= (x.raw >= low_.raw) & (x.raw <= high_.raw);
+#endif
+  }
+  REEL_INLINE bool yes() const {
+#if defined(REEL_SIMD_AVX512)
+    return within_ == kAll;
+#elif defined(__AVX2__)
+    return _mm256_movemask_epi8(__m256i(within_)) == -1;
+#else
+    return _mm_movemask_epi8(__m128i(within_)) == 0xffff;
+#endif
+  }
+
+ private:
+  V low_, high_;
+#if defined(REEL_SIMD_AVX512)
+  static constexpr auto kAll = static_cast<typename V::Mask>(-1);
+  typename V::Mask within_ = kAll;
+#else
+  decltype(V{}.raw == V{}.raw) within_ = V::zero().raw == V::zero().raw;
+#endif
+};
+
+/// Elements of a block below.
+inline constexpr int64_t kFormulaBlock = 512;
+
+/// Of a loop within a loop: one of four steps g++ takes apart before it thinks of vectors.
+template <class T>
+inline constexpr bool kInOneLoop = kVectorBytes >= 32 && sizeof(T) == sizeof(float);
+
+/// y[i] = usual(a[i], b[i]) for whole vectors, a block at a time; unusual(n, a, b, y) does a block that has an a[i] outside [low,
+/// high], which `usual`, a shorter formula, is not for. y may be a or b.
+template <class T, class F, class G>
+REEL_INLINE void formula_in_blocks(int64_t count, const T* a, const T* b, T* y, T low, T high, F usual, G unusual) {
+  using V = Vec<T>;
+  constexpr int64_t block = kFormulaBlock;
+  alignas(kVectorBytes) T results[block];
+  for (int64_t begin = 0; begin < count; begin += block, a += block, b += block) {
+    const int64_t n = min(block, count - begin) & -V::width;  // so that the compiler sees a multiple
+    T* const to = y + begin == a || y + begin == b ? results : y + begin;
+    AllWithin<T> all(low, high);
+    for (int64_t i = 0; i < n; i += V::width) {
+      if constexpr (kVectorBytes >= 32) {
+        __builtin_prefetch(a + i + kAhead<T>);
+        if (a != b) __builtin_prefetch(b + i + kAhead<T>);
+      }
+      all.ask(V::load(a + i));
+      if constexpr (kInOneLoop<T>) {
+#pragma omp simd
+        for (int64_t k = i; k < i + V::width; ++k) to[k] = usual(a[k], b[k]);
+      }
+    }
+    if constexpr (!kInOneLoop<T>) {
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) to[i] = usual(a[i], b[i]);
+    }
+    if (!all.yes()) unusual(n, a, b, y + begin);
+    else if (to == results) __builtin_memcpy(y + begin, results, static_cast<std::size_t>(n) * sizeof(T));
+  }
+}
+
 /// in_whole_steps for a body that is a function, of one vector: the code for the last step is there once for all of them.
 template <class T>
 void run_whole_vectors(int64_t count, const T* a, const T* b, T* y, Run body);

@@ -3,6 +3,7 @@
 #include "reel/backends/cpu/long_formula.h"
 #include "reel/backends/cpu/move_run.h"
 #include "reel/backends/cpu/stream.h"
+#include "reel/backends/cpu/usual.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 
@@ -69,6 +70,22 @@ void run_whole_vectors(int64_t count, const T* a, const T* b, T* y, Run body) {
 }
 template void run_whole_vectors(int64_t, const float*, const float*, float*, Run);
 template void run_whole_vectors(int64_t, const double*, const double*, double*, Run);
+
+void run_rounded(Run run, const float* a, const float* b, float* y, int64_t count) {
+  constexpr int64_t block = 256;
+  double wide_a[block], wide_b[block];
+  for (int64_t begin = 0; begin < count; begin += block, a += block, b += block, y += block) {
+    const int64_t n = min(block, count - begin);
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      wide_a[i] = a[i];
+      wide_b[i] = b[i];
+    }
+    run(wide_a, wide_b, wide_a, n);
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(wide_a[i]);
+  }
+}
 
 void run_in_parallel(Run run, const void* a, int64_t step_a, const void* b, int64_t step_b, void* y, int64_t step_y,
                      int64_t count, Run streamed, int64_t alone) {
