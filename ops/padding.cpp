@@ -6,12 +6,9 @@
 #include "reel/core/fits.h"
 #include "reel/core/given_numbers.h"
 #include "reel/core/scalar/padding.h"
-#include "reel/ops/arithmetic.h"
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
-#include "reel/ops/index.h"
-#include "reel/ops/reduce.h"
 #include "reel/ops/rows.h"
 #include "reel/ops/views.h"
 

@@ -201,33 +201,46 @@ class RowPlaces {
   std::int64_t count_ = 1, counts_[kMaxRank], steps_[kMaxRank][2];
 };
 
+/// Whether no element of a row stands at more than five places of it, in most cases three.
+bool few_places(const Layout& layout) {
+  const PaddedAxis& row = layout.row;
+  if (scalar::repeats_edge(row.n, layout.mode)) return row.before + row.after <= 4;
+  return row.before <= row.n && row.after <= row.n;
+}
+
+/// What has few terms is added up in T, all else in f64.
 template <class T>
 void add_up(const Layout& layout, const T* dy, T* dx) {
   const PaddedAxis& row = layout.row;
-  const std::int64_t unit = layout.unit, padded = row.padded() * unit;
+  const std::int64_t unit = layout.unit, own = row.before * unit, padded = row.padded() * unit;
+  const bool few = few_places(layout);
   std::int64_t sizes[kMaxRank];
   for (int k = 0; k < layout.rank; ++k) sizes[k] = layout.axes[k].n;
   const auto piece = [&](const std::int64_t* at, std::int64_t begin, std::int64_t end) {
     T* to = dx;
     for (int k = 0; k < layout.rank; ++k) to += at[k] * layout.axes[k].stride;
     const RowPlaces<T> places(layout, at, dy);
-    const auto fold = [&](const T* sums) {
-      std::memcpy(to + begin * unit, sums + (row.before + begin) * unit,
+    const T* first = places.at(0);
+    if (few && places.count() == 1) {
+      std::memcpy(to + begin * unit, first + own + begin * unit,
                   static_cast<std::size_t>((end - begin) * unit) * sizeof(T));
-      if (!row.is_padded()) return;
       for_each_of_border(layout, 0, row.padded(), [&](std::int64_t i, std::int64_t source) {
         if (source < begin || source >= end) return;
-        for (std::int64_t j = 0; j < unit; ++j) to[source * unit + j] += sums[i * unit + j];
+        for (std::int64_t j = 0; j < unit; ++j) to[source * unit + j] += first[i * unit + j];
       });
-    };
-    if (places.count() == 1) return fold(places.at(0));
-    const Scratch scratch(static_cast<std::size_t>(padded) * sizeof(T));
-    T* sums = scratch.as<T>();
-    for (std::int64_t i = 1; i < places.count(); ++i) {
-      const T *before = i == 1 ? places.at(0) : sums, *more = places.at(i);
-      for (std::int64_t j = 0; j < padded; ++j) sums[j] = before[j] + more[j];
+      return;
     }
-    fold(sums);
+    const Scratch scratch(static_cast<std::size_t>(padded) * sizeof(double));
+    double* sums = scratch.as<double>();
+    for (std::int64_t j = 0; j < padded; ++j) sums[j] = first[j];
+    for (std::int64_t i = 1; i < places.count(); ++i) {
+      const T* more = places.at(i);
+      for (std::int64_t j = 0; j < padded; ++j) sums[j] += more[j];
+    }
+    for_each_of_border(layout, 0, row.padded(), [&](std::int64_t i, std::int64_t source) {
+      for (std::int64_t j = 0; j < unit; ++j) sums[own + source * unit + j] += sums[i * unit + j];
+    });
+    for (std::int64_t j = begin * unit; j < end * unit; ++j) to[j] = static_cast<T>(sums[own + j]);
   };
   for_each_piece(layout, sizes, row.n, piece);
 }

@@ -105,14 +105,14 @@ REEL_DEVICE int64_t place_of(const PaddedAxes& axes, int64_t i, int64_t which, i
   return place;
 }
 
-/// An element of dx per thread and step.
+/// An element of dx per thread and step, added up in f64.
 template <class T, bool wide>
 __global__ void pad_backward(const T* dy, T* dx, const __grid_constant__ PaddedAxes axes, int64_t count) {
   for (int64_t i = first_unit(); i < count; i += unit_step()) {
     int64_t all;
-    T sum = dy[place_of<wide>(axes, i, 0, all)];
+    double sum = dy[place_of<wide>(axes, i, 0, all)];
     for (int64_t which = 1; which < all; ++which) sum += dy[place_of<wide>(axes, i, which, all)];
-    dx[i] = sum;
+    dx[i] = static_cast<T>(sum);
   }
 }
 

@@ -146,6 +146,20 @@ TEST(Pad, LongRows) {
   }
 }
 
+// A million ones beside 2^24, to which one more is nothing in f32: along a row, and of rows, each of two places.
+TEST(Pad, GradientsOfManyPlacesAreAddedUpInF64) {
+  for (const std::int64_t across : {0, 1}) {
+    const Tensor x = ones({2, 1});
+    Tape tape;
+    tape.watch(x);
+    const Tensor y = pad(x, {{0, 1000000, 0}, {1, across, 0}}, PaddingMode::replicate);
+    Tensor dy = ones_like(y);
+    narrow(dy, 0, 0, 1).fill_(16777216);
+    const double columns = across == 0 ? 1 : 2;
+    EXPECT_THAT(tape.gradient(y, dy, {x})[0].to_vector<double>(), ElementsAre(17777216 * columns, columns));
+  }
+}
+
 TEST(Pad, GradientsOfBf16AreAddedUpInF32) {
   const Tensor x = tensor({1, 2}, {.dtype = bf16});
   Tape tape;
