@@ -72,8 +72,8 @@ struct Conv {
   PaddingMode mode = PaddingMode::zero;
 };
 
-/// Elements around an array: how many each axis gets before and after its own, and which. `value` is for PaddingMode::zero; for the
-/// other modes such an axis has an element.
+/// Elements around an array: how many each axis gets before and after its own, and which. `value` is for PaddingMode::zero; with the
+/// other modes an axis that gets some has one of its own.
 struct Padding {
   std::int64_t before[kMaxRank] = {}, after[kMaxRank] = {};
   PaddingMode mode = PaddingMode::zero;

@@ -263,7 +263,7 @@ class REEL_API Ops {
   // --- padding ------------------------------------------------------------------------------------------------------
   /// y = x and what `padding` puts around it; x strided, but contiguous along its last axis; any dtype.
   virtual void pad(const Array& x, const Padding& padding, const Array& y) = 0;
-  /// dx = the sum, for each element, of dy at all places where it stands, in an order of its own; f32, f64.
+  /// dx = the sum, for each element, of dy at all places where it stands, in an order of its own; f32, f64; not for zeros.
   virtual void pad_backward(const Array& dy, const Padding& padding, const Array& dx) = 0;
 
   // --- segments (ragged) --------------------------------------------------------------------------------------------

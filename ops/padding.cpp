@@ -9,6 +9,8 @@
 #include "reel/ops/check.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/index.h"
+#include "reel/ops/reduce.h"
 #include "reel/ops/rows.h"
 #include "reel/ops/views.h"
 
@@ -50,6 +52,9 @@ std::int64_t* write_sources(std::int64_t* to, std::int64_t n, const PadAxis& wid
   return to;
 }
 
+// So many mirror images are taken by an index for each element.
+constexpr std::int64_t kManyImages = 8;
+
 // [x_shape + borders]
 Shape around(Shape x_shape, const Padding& padding) {
   for (int i = 0; i < x_shape.rank(); ++i) x_shape[i] += padding.before[i] + padding.after[i];
@@ -75,7 +80,25 @@ Tensor padded(const Tensor& x, const Padding& padding, SourceLocation where) {
   return y;
 }
 
-// The gradient: what stands in each element's places, added up. Around zeros a view of dy.
+// Copies of an edge are summed first where there are more: a GPU's thread adds up all places of an element.
+constexpr std::int64_t kManyCopies = 64;
+
+// dy with one place for each edge that is repeated more often; `padding` is without these.
+Tensor with_summed_edges(Tensor dy, const Shape& x_shape, Padding& padding) {
+  for (int i = 0; i < x_shape.rank(); ++i) {
+    const std::int64_t n = x_shape[i], before = padding.before[i], after = padding.after[i];
+    if (before + after <= kManyCopies || !scalar::repeats_edge(n, padding.mode)) continue;
+    const auto part = [&](std::int64_t begin, std::int64_t count) { return narrow(dy, i, begin, count); };
+    dy = n == 1 ? sum(dy, i, Keep::yes)
+                : concatenate({sum(part(0, before + 1), i, Keep::yes), part(before + 1, n - 2),
+                               sum(part(before + n - 1, after + 1), i, Keep::yes)},
+                              i);
+    padding.before[i] = padding.after[i] = 0;
+  }
+  return dy;
+}
+
+// The gradient: what stands in each element's places, added up. Among zeros a view of dy.
 Tensor folded(const Tensor& dy, const Shape& x_shape, const Padding& padding) {
   if (padding.mode == PaddingMode::zero) {
     Tensor own = dy;
@@ -84,10 +107,12 @@ Tensor folded(const Tensor& dy, const Shape& x_shape, const Padding& padding) {
     return own;
   }
   Tensor dx = untaped([&] {
-    const DType sums = is_half(dy.dtype()) ? f32 : dy.dtype();
-    const Tensor sum = empty(x_shape, {.dtype = sums, .device = dy.device()});
-    backend(dy.device()).pad_backward(contiguous(cast(dy, sums)).array(), padding, sum.array());
-    return cast(sum, dy.dtype());
+    const DType dtype = is_half(dy.dtype()) ? f32 : dy.dtype();
+    Padding rest = padding;
+    const Tensor all = contiguous(with_summed_edges(cast(dy, dtype), x_shape, rest));
+    const Tensor sums = empty(x_shape, {.dtype = dtype, .device = dy.device()});
+    backend(dy.device()).pad_backward(all.array(), rest, sums.array());
+    return cast(sums, dy.dtype());
   });
   if (taping()) {
     record_op("pad", SourceLocation{}, {&dy}, dx, {},
@@ -140,14 +165,23 @@ Tensor pad(const Tensor& x, Widths widths, Scalar value, SourceLocation where) {
 
 Tensor pad(const Tensor& x, Widths widths, PaddingMode mode, SourceLocation where) {
   Padding padding{.mode = mode};
+  Tensor y = x;
   for_each_axis(x, widths, where, [&](int axis, std::int64_t before, std::int64_t after) {
-    if (mode != PaddingMode::zero && x.shape()[axis] == 0 && before + after > 0)
+    const std::int64_t n = x.shape()[axis];
+    if (mode != PaddingMode::zero && n == 0 && before + after > 0)
       throw ShapeError(
           "pad: axis " + std::to_string(axis) + " must have an element to repeat, got shape " + x.shape().str(), where);
-    padding.before[axis] = before;
-    padding.after[axis] = after;
+    if (mode != PaddingMode::zero && x.size() > 0 && !scalar::repeats_edge(n, mode) &&
+        (before + after) / n >= kManyImages) {
+      const Tensor index = empty({before + n + after}, {.dtype = i64});
+      write_sources(index.array().as<std::int64_t>(), n, {axis, before, after}, mode, 0, 0);
+      y = index_select(y, axis, detail::transferred(index, x.device()), where);
+    } else {
+      padding.before[axis] = before;
+      padding.after[axis] = after;
+    }
   });
-  return padded(x, padding, where);
+  return y.is(x) || around(y.shape(), padding) != y.shape() ? padded(y, padding, where) : y;
 }
 
 Ragged pad(const Ragged& x, Widths widths, Scalar value, SourceLocation where) {

@@ -165,6 +165,7 @@ void backward_input_folded(const Conv& conv, Images<const T> dy, Images<const T>
                       {scratch.as<T>(), conv.in * padded_plane});
     part.data = dx.from(first).data;
     part.shape[0] = padded.batch;
+    part.size = padded.batch * conv.in * product(conv.input);
     cpu::pad_backward(scratch.as<T>(), padding, part);
   }
 }

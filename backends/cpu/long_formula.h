@@ -109,7 +109,8 @@ class AllWithin {
 /// Elements of a block below.
 inline constexpr int64_t kFormulaBlock = 512;
 
-/// Of a loop within a loop: one of four steps g++ takes apart before it thinks of vectors.
+/// Whether vectors are asked about and computed in one loop. (With f64, whose inner loop over a vector is shorter, g++ takes that one
+/// apart before it looks for vectors.)
 template <class T>
 inline constexpr bool kInOneLoop = kVectorBytes >= 32 && sizeof(T) == sizeof(float);
 

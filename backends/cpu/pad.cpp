@@ -25,20 +25,20 @@ struct PaddedAxis {
   bool is_padded() const { return before + after > 0; }
 };
 
-/// The axes before a row, outermost first, and the row: `unit` neighbouring elements are padded as one.
+/// The axes before a row, outermost first, and the row: `unit` neighbouring elements, at most kGrain, are padded as one.
 struct Layout {
   PaddingMode mode;
   int rank = 0;
   PaddedAxis axes[kMaxRank];
   PaddedAxis row{1, 0, 0, 1, 1};
   std::int64_t unit = 1;
-  bool padded_rows = false;  // whether there are rows around the rows
 
-  /// `x` is the array without padding.
+  /// `x` is the array without padding; empty only if it is put among zeros.
   Layout(const Array& x, const Padding& padding) : mode(padding.mode) {
     int axis = x.rank() - 1;
     const auto is_dense = [&] { return axis >= 0 && (x.strides[axis] == unit || x.shape[axis] == 1); };
-    while (is_dense() && padding.before[axis] + padding.after[axis] == 0) unit *= x.shape[axis--];
+    while (is_dense() && padding.before[axis] + padding.after[axis] == 0 && unit * x.shape[axis] <= kGrain)
+      unit *= x.shape[axis--];
     std::int64_t padded_stride = unit;
     const auto next = [&] {
       const PaddedAxis found{x.shape[axis], padding.before[axis], padding.after[axis], x.strides[axis], padded_stride};
@@ -51,7 +51,6 @@ struct Layout {
     while (axis >= 0) {
       const PaddedAxis found = next();
       if (found.n == 1 && !found.is_padded()) continue;
-      padded_rows = padded_rows || found.is_padded();
       PaddedAxis* last = rank > 0 ? &inner_first[rank - 1] : nullptr;
       if (last != nullptr && !last->is_padded() && !found.is_padded() && found.stride == last->stride * last->n) {
         last->n *= found.n;
@@ -63,20 +62,14 @@ struct Layout {
   }
 };
 
-/// Of so many units of each row, how many to a task's piece; rows by themselves are enough where others stand around them.
-std::int64_t piece_of(const Layout& layout, std::int64_t units) {
-  const std::int64_t most = std::max<std::int64_t>(1, kGrain / layout.unit);
-  return layout.padded_rows || units <= most ? std::max<std::int64_t>(units, 1) : most;
-}
-
-/// f(at, begin, end) for units [begin, end) of the row at index at[axis] of each axis, of sizes[axis].
+/// f(at, begin, end) for units [begin, end) of the row at index at[axis] of each axis, of sizes[axis]: of its `units` a piece at a
+/// time, or, unless it may be cut, all.
 template <class F>
-void for_each_piece(const Layout& layout, const std::int64_t* sizes, std::int64_t units, F f) {
+void for_each_piece(const Layout& layout, const std::int64_t* sizes, std::int64_t units, bool may_be_cut, F f) {
   std::int64_t rows = 1;
   for (int k = 0; k < layout.rank; ++k) rows *= sizes[k];
-  if (rows == 0 || units == 0 || layout.unit == 0) return;
-  const std::int64_t piece = piece_of(layout, units), pieces = (units + piece - 1) / piece;
-  const std::int64_t elements = std::min(units, piece) * layout.unit;
+  const std::int64_t piece = may_be_cut ? std::min(units, kGrain / layout.unit) : units;
+  const std::int64_t pieces = (units + piece - 1) / piece;
   const auto part = [&](std::int64_t first, std::int64_t last) __attribute__((noinline)) {
     std::int64_t at[kMaxRank], rest = first / pieces, begin = first % pieces * piece;
     for (int k = layout.rank - 1; k >= 0; --k) {
@@ -90,54 +83,105 @@ void for_each_piece(const Layout& layout, const std::int64_t* sizes, std::int64_
       for (int k = layout.rank - 1; k >= 0 && ++at[k] == sizes[k]; --k) at[k] = 0;
     }
   };  // not inlined: parallel_for has two calls of it
-  parallel_for(rows * pieces, std::max<std::int64_t>(1, kGrain / (elements + 48)), part);
+  parallel_for(rows * pieces, std::max<std::int64_t>(1, kGrain / (piece * layout.unit + 48)), part);
 }
 
-/// f(unit, source) for those of a row's places [begin, end) that are not its own: places count from the padded row's begin, sources
-/// from the row's.
+/// `count` places of a padded row, from `place` on, that are not its own: places count from the padded row's begin, sources from the
+/// row's; the next source is `step` units on, which is 0, 1 or -1.
+struct BorderRun {
+  std::int64_t place, source, count, step;
+};
+
+/// f(run) for those among places [begin, end).
 template <class F>
-void for_each_of_border(const Layout& layout, std::int64_t begin, std::int64_t end, F f) {
-  const PaddedAxis& row = layout.row;
+void find_runs(const PaddedAxis& row, PaddingMode mode, std::int64_t begin, std::int64_t end, F f) {
   const std::int64_t parts[2][2] = {{begin, std::min(end, row.before)}, {std::max(begin, row.before + row.n), end}};
   for (const auto& [first, last] : parts) {
     if (first >= last) continue;
-    if (scalar::repeats_edge(row.n, layout.mode)) {
-      for (std::int64_t i = first; i < last; ++i) f(i, i < row.before ? 0 : row.n - 1);
+    if (scalar::repeats_edge(row.n, mode)) {
+      f(BorderRun{first, first < row.before ? 0 : row.n - 1, last - first, 0});
       continue;
     }
-    const scalar::Mirrors mirrors(row.n, layout.mode);
-    std::int64_t phase = mirrors.phase(first - row.before);
-    for (std::int64_t i = first; i < last; ++i) {
-      f(i, mirrors.element(phase));
-      if (++phase == mirrors.period) phase = 0;
+    const scalar::Mirrors mirrors(row.n, mode);
+    for (std::int64_t i = first, count; i < last; i += count) {
+      const std::int64_t phase = mirrors.phase(i - row.before);
+      const bool rises = phase < row.n;
+      count = std::min(last - i, (rises ? row.n : mirrors.period) - phase);
+      f(BorderRun{i, mirrors.element(phase), count, rises ? 1 : -1});
     }
   }
 }
 
-/// `count` copies of the first `size` bytes of `value`.
-void fill(char* to, std::uint64_t value, std::int64_t size, std::int64_t count) {
-  const auto bytes = static_cast<std::size_t>(count * size);
-  if (value == 0 || size == 1) {
-    std::memset(to, static_cast<int>(value), bytes);
-    return;
+/// The runs of whole rows, the same for each, if there are few.
+class Border {
+ public:
+  explicit Border(const Layout& layout) : row_(layout.row), mode_(layout.mode) {
+    if (!row_.is_padded() || mode_ == PaddingMode::zero) return;
+    find_runs(row_, mode_, 0, row_.padded(), [&](const BorderRun& run) {
+      if (count_ < kMost) runs_[count_] = run;
+      ++count_;
+    });
   }
-  for (std::int64_t i = 0; i < count; ++i) std::memcpy(to + i * size, &value, static_cast<std::size_t>(size));
+  template <class F>
+  void for_each_run(std::int64_t begin, std::int64_t end, F f) const {
+    if (begin == 0 && end == row_.padded() && count_ <= kMost) {
+      for (int i = 0; i < count_; ++i) f(runs_[i]);
+    } else if (count_ > 0) {
+      find_runs(row_, mode_, begin, end, f);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kMost = 8;
+  const PaddedAxis& row_;
+  PaddingMode mode_;
+  std::int64_t count_ = 0;
+  BorderRun runs_[kMost];
+};
+
+/// `count` copies of `size` bytes.
+void repeat(char* to, const char* from, std::int64_t size, std::int64_t count) {
+  constexpr std::int64_t most = 4096;  // bytes that are read again: they stay in the first cache
+  const std::int64_t bytes = count * size;
+  if (size == 4) std::memcpy(to, from, 4);
+  else std::memcpy(to, from, static_cast<std::size_t>(size));
+  for (std::int64_t done = size; done < bytes;) {
+    const std::int64_t more = std::min(bytes - done, done <= most ? done : most / size * size);
+    std::memcpy(to + done, to, static_cast<std::size_t>(more));
+    done += more;
+  }
+}
+
+/// The last one first.
+template <class T>
+void reverse_of(char* to, const char* last, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i)
+    std::memcpy(to + i * static_cast<std::int64_t>(sizeof(T)), last - i * static_cast<std::int64_t>(sizeof(T)),
+                sizeof(T));
+}
+void reverse(char* to, const char* last, std::int64_t size, std::int64_t count) {
+  if (size == 4) return reverse_of<std::uint32_t>(to, last, count);
+  if (size == 8) return reverse_of<std::uint64_t>(to, last, count);
+  if (size == 2) return reverse_of<std::uint16_t>(to, last, count);
+  if (size == 1) return reverse_of<std::uint8_t>(to, last, count);
+  for (std::int64_t i = 0; i < count; ++i) std::memcpy(to + i * size, last - i * size, static_cast<std::size_t>(size));
 }
 
 /// What pad writes, all lengths in bytes.
 struct Rows {
   const Layout& layout;
+  const Border& border;
   const char* x;
   char* y;
-  std::uint64_t value;
-  std::int64_t size;  // of an element
+  const char* value;
+  std::int64_t size;  // of an element, and of the value
 
   /// Places [begin, end) of a padded row; `from` null: of `value` alone.
   void write(const char* from, std::int64_t begin, std::int64_t end, char* to) const {
     const PaddedAxis& row = layout.row;
     const std::int64_t unit = layout.unit * size, behind = row.before + row.n;
     const auto outside = [&](std::int64_t first, std::int64_t last) {
-      if (first < last) fill(to + first * unit, value, size, (last - first) * layout.unit);
+      if (first < last) repeat(to + first * unit, value, size, (last - first) * layout.unit);
     };
     if (from == nullptr) return outside(begin, end);
     const std::int64_t first = std::max(begin, row.before), last = std::min(end, behind);
@@ -150,9 +194,13 @@ struct Rows {
       outside(std::max(begin, behind), end);
       return;
     }
-    for_each_of_border(layout, begin, end, [&](std::int64_t i, std::int64_t source) {
-      unit == 4 ? std::memcpy(to + i * 4, from + source * 4, 4)
-                : std::memcpy(to + i * unit, from + source * unit, static_cast<std::size_t>(unit));
+    border.for_each_run(begin, end, [&](const BorderRun& run) {
+      char* first_place = to + run.place * unit;
+      const char* sources = from + run.source * unit;
+      if (run.count == 1 && unit == 4) std::memcpy(first_place, sources, 4);
+      else if (run.step == 0) repeat(first_place, sources, unit, run.count);
+      else if (run.step < 0) reverse(first_place, sources, unit, run.count);
+      else std::memcpy(first_place, sources, static_cast<std::size_t>(run.count * unit));
     });
   }
   void write_at(const std::int64_t* at, std::int64_t begin, std::int64_t end) const {
@@ -208,55 +256,74 @@ bool few_places(const Layout& layout) {
   return row.before <= row.n && row.after <= row.n;
 }
 
+/// sums[j] for units [begin, end) of a row += the borders of `row`, a row of dy.
+template <class Sum, class T>
+void add_borders(const Layout& layout, const Border& border, const T* row, std::int64_t begin, std::int64_t end,
+                 Sum* sums) {
+  const std::int64_t unit = layout.unit;
+  border.for_each_run(0, layout.row.padded(), [&](const BorderRun& run) {
+    std::int64_t source = run.source;
+    for (std::int64_t place = run.place; place < run.place + run.count; ++place, source += run.step) {
+      if (source < begin || source >= end) continue;
+      for (std::int64_t j = 0; j < unit; ++j) sums[(source - begin) * unit + j] += row[place * unit + j];
+    }
+  });
+}
+
 /// What has few terms is added up in T, all else in f64.
 template <class T>
 void add_up(const Layout& layout, const T* dy, T* dx) {
+  constexpr std::int64_t kWide = kGrain / 8;  // each of a row's pieces looks through all of its borders
   const PaddedAxis& row = layout.row;
-  const std::int64_t unit = layout.unit, own = row.before * unit, padded = row.padded() * unit;
+  const std::int64_t unit = layout.unit;
   const bool few = few_places(layout);
+  const Border border(layout);
   std::int64_t sizes[kMaxRank];
   for (int k = 0; k < layout.rank; ++k) sizes[k] = layout.axes[k].n;
   const auto piece = [&](const std::int64_t* at, std::int64_t begin, std::int64_t end) {
-    T* to = dx;
+    const std::int64_t count = (end - begin) * unit, own = (row.before + begin) * unit;
+    T* to = dx + begin * unit;
     for (int k = 0; k < layout.rank; ++k) to += at[k] * layout.axes[k].stride;
     const RowPlaces<T> places(layout, at, dy);
     const T* first = places.at(0);
     if (few && places.count() == 1) {
-      std::memcpy(to + begin * unit, first + own + begin * unit,
-                  static_cast<std::size_t>((end - begin) * unit) * sizeof(T));
-      for_each_of_border(layout, 0, row.padded(), [&](std::int64_t i, std::int64_t source) {
-        if (source < begin || source >= end) return;
-        for (std::int64_t j = 0; j < unit; ++j) to[source * unit + j] += first[i * unit + j];
-      });
+      std::memcpy(to, first + own, static_cast<std::size_t>(count) * sizeof(T));
+      add_borders(layout, border, first, begin, end, to);
       return;
     }
-    const Scratch scratch(static_cast<std::size_t>(padded) * sizeof(double));
+    const Scratch scratch(static_cast<std::size_t>(count) * sizeof(double));
     double* sums = scratch.as<double>();
-    for (std::int64_t j = 0; j < padded; ++j) sums[j] = first[j];
-    for (std::int64_t i = 1; i < places.count(); ++i) {
-      const T* more = places.at(i);
-      for (std::int64_t j = 0; j < padded; ++j) sums[j] += more[j];
+    std::fill(sums, sums + count, 0.0);
+    for (std::int64_t i = 0; i < places.count(); ++i) {
+      const T* place = places.at(i);
+      for (std::int64_t j = 0; j < count; ++j) sums[j] += place[own + j];
+      add_borders(layout, border, place, begin, end, sums);
     }
-    for_each_of_border(layout, 0, row.padded(), [&](std::int64_t i, std::int64_t source) {
-      for (std::int64_t j = 0; j < unit; ++j) sums[own + source * unit + j] += sums[i * unit + j];
-    });
-    for (std::int64_t j = begin * unit; j < end * unit; ++j) to[j] = static_cast<T>(sums[own + j]);
+    for (std::int64_t j = 0; j < count; ++j) to[j] = static_cast<T>(sums[j]);
   };
-  for_each_piece(layout, sizes, row.n, piece);
+  for_each_piece(layout, sizes, row.n, row.before + row.after <= kWide, piece);
 }
 
 }  // namespace
 
 void pad(const Array& x, const Padding& padding, std::uint64_t value, const Array& y) {
+  if (y.size == 0) return;
   const Layout layout(x, padding);
-  const Rows rows{layout, x.as<char>(), y.as<char>(), value, static_cast<std::int64_t>(size_of(y.dtype))};
+  const Border border(layout);
+  const Rows rows{layout,
+                  border,
+                  x.as<char>(),
+                  y.as<char>(),
+                  reinterpret_cast<const char*>(&value),
+                  static_cast<std::int64_t>(size_of(y.dtype))};
   std::int64_t sizes[kMaxRank];
   for (int k = 0; k < layout.rank; ++k) sizes[k] = layout.axes[k].padded();
-  for_each_piece(layout, sizes, layout.row.padded(),
+  for_each_piece(layout, sizes, layout.row.padded(), true,
                  [&](const std::int64_t* at, std::int64_t begin, std::int64_t end) { rows.write_at(at, begin, end); });
 }
 
 void pad_backward(const void* dy, const Padding& padding, const Array& dx) {
+  if (dx.size == 0) return;
   const Layout layout(dx, padding);
   dx.dtype == DType::f32 ? add_up(layout, static_cast<const float*>(dy), dx.as<float>())
                          : add_up(layout, static_cast<const double*>(dy), dx.as<double>());

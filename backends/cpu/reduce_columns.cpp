@@ -25,7 +25,7 @@ REEL_INLINE void read_lines(const void* from, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) static_cast<void>(p[i]);
 }
 
-/// Whether NaN has to be looked for, which an op's own instruction passes over.
+/// Whether the op's instruction passes over a NaN, which has to be looked for then.
 template <class Op, class T>
 inline constexpr bool kPassesNan = is_one_of<Op, Max, Min>&& std::is_floating_point_v<T>;
 

@@ -72,7 +72,8 @@ void run_usual_times(const void* from, const void* factor, void* to, int64_t cou
 template <class Op>
 inline constexpr bool kIsRounded = is_one_of<Op, scalar::Lgamma, scalar::Digamma>;
 
-/// y[i] of a[i] and b[i], which may be a, by a loop for f64. y may be a or b.
+/// y[i] of a[i] and b[i], which may be a, by a loop for f64, rounded once: so is a gradient, dy's product with the derivative. y may be
+/// a or b.
 void run_rounded(Run run, const float* a, const float* b, float* y, int64_t count);
 
 }  // namespace reel::cpu::REEL_CPU_ISA

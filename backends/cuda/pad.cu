@@ -10,14 +10,14 @@ namespace reel::cuda {
 
 namespace {
 
-/// Innermost first. The threads walk over `sizes`.
+/// Innermost first. The threads walk over `sizes`, by divisors if there are fewer than 2^31 places.
 struct PaddedAxes {
   PaddingMode mode;
   int rank = 0;
   int64_t sizes[kMaxRank], n[kMaxRank], before[kMaxRank], after[kMaxRank], strides[kMaxRank];
   Divisor divisors[kMaxRank];
 
-  /// Along which position `rest` lies how far; the rest is left.
+  /// How far position `rest` lies along an axis; what is left of it tells that of the next ones.
   template <bool wide>
   REEL_DEVICE int64_t take(int64_t& rest, int axis) const {
     const int64_t outer = wide ? rest / sizes[axis] : int64_t{divisors[axis].quotient(static_cast<uint32_t>(rest))};
@@ -27,8 +27,10 @@ struct PaddedAxes {
   }
 };
 
-/// To walk over y, padded, and find the places in x, or over x and find those in y. No element is read of an empty array.
-PaddedAxes axes_of(const Array& x, const Padding& padding, bool over_padded) {
+constexpr int64_t kNarrow = int64_t{1} << 31;
+
+/// To walk over the `count` elements of y, padded, and find the places in x, or over those of x and find the places in y.
+PaddedAxes axes_of(const Array& x, const Padding& padding, bool over_padded, int64_t count) {
   PaddedAxes axes;
   axes.mode = padding.mode;
   int64_t padded_stride = 1;
@@ -54,7 +56,7 @@ PaddedAxes axes_of(const Array& x, const Padding& padding, bool over_padded) {
     }
     joins = !padded;
   }
-  for (int k = 0; k < axes.rank; ++k) axes.divisors[k] = Divisor(axes.sizes[k] > 0 ? axes.sizes[k] : 1);
+  for (int k = 0; k < axes.rank && count < kNarrow; ++k) axes.divisors[k] = Divisor(axes.sizes[k]);
   return axes;
 }
 
@@ -120,21 +122,23 @@ __global__ void pad_backward(const T* dy, T* dx, const __grid_constant__ PaddedA
 }  // namespace device
 
 void CudaOps::pad(const Array& x, const Padding& padding, const Array& y) {
-  const PaddedAxes axes = axes_of(x, padding, true);
+  if (y.size == 0) return;
+  const PaddedAxes axes = axes_of(x, padding, true, y.size);
   const std::uint64_t bits = element_bits(y.dtype, padding.value);
   const Grid grid{.blocks = ceil_div(y.size, int64_t{kThreads} * device::kPadSteps)};
   dispatch_bytes(size_of(y.dtype), [&]<class T>() {
-    launch(context_, "pad", grid, y.size < int64_t{1} << 31 ? &device::pad<T, false> : &device::pad<T, true>, x.as<T>(),
+    launch(context_, "pad", grid, y.size < kNarrow ? &device::pad<T, false> : &device::pad<T, true>, x.as<T>(),
            static_cast<T>(bits), y.as<T>(), axes, y.size);
   });
 }
 
 void CudaOps::pad_backward(const Array& dy, const Padding& padding, const Array& dx) {
-  const PaddedAxes axes = axes_of(dx, padding, false);
+  if (dx.size == 0) return;
+  const PaddedAxes axes = axes_of(dx, padding, false, dx.size);
   dispatch_floating(dx.dtype, [&]<class T>() {
     launch(context_, "pad_backward", grid_for(context_, dx.size),
-           dx.size < int64_t{1} << 31 ? &device::pad_backward<T, false> : &device::pad_backward<T, true>, dy.as<T>(),
-           dx.as<T>(), axes, dx.size);
+           dx.size < kNarrow ? &device::pad_backward<T, false> : &device::pad_backward<T, true>, dy.as<T>(), dx.as<T>(),
+           axes, dx.size);
   });
 }
 

@@ -5,8 +5,8 @@
 #include "reel/core/descriptors.h"
 #include "reel/core/macros.h"
 
-/// Which elements stand around an axis of n, by the modes other than zero, at places -1, -2, ... and n, n + 1, ...: with mirror
-/// images the axis and its mirror image again and again, a period of both.
+/// Which elements stand around an axis of n at places -1, -2, ... and n, n + 1, ...: with mirror images the axis and its mirror
+/// image again and again, a period of both. n >= 1, for zeros n >= 0.
 namespace reel::scalar {
 
 /// Of a mode with mirror images.
@@ -27,7 +27,7 @@ struct Mirrors {
 /// Whether all places beyond an end show the edge: of a single element the mirror images are itself.
 REEL_SCALAR bool repeats_edge(std::int64_t n, PaddingMode mode) { return mode == PaddingMode::replicate || n == 1; }
 
-/// The element at a place; -1: none (zero). n >= 1.
+/// The element at a place; -1: none (zero).
 REEL_SCALAR std::int64_t padding_source(std::int64_t place, std::int64_t n, PaddingMode mode) {
   if (place >= 0 && place < n) return place;
   if (mode == PaddingMode::zero) return -1;

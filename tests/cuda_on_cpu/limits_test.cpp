@@ -10,6 +10,7 @@
 #include "reel/ops/conv.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/padding.h"
 #include "reel/tests/cuda_on_cpu/schedule.h"
 #include "reel/tests/expect.h"
 
@@ -45,6 +46,17 @@ void expect_equal(const Tensors& got, const Tensors& expected) {
     ASSERT_EQ(have.size(), want.size());
     for (std::size_t i = 0; i < want.size(); ++i)
       ASSERT_NEAR(have[i], want[i], 4e-5 * (1 + std::abs(want[i]))) << "result " << k << ", element " << i;
+  }
+}
+
+TEST_F(CudaLimits, PadsEmptyTensorsOfAnySize) {
+  const Tensor x = zeros({0, std::int64_t{1} << 32}, {.device = kCuda});
+  Tape tape;
+  tape.watch(x);
+  for (const PaddingMode mode : {PaddingMode::zero, PaddingMode::reflect}) {
+    const Tensor y = pad(x, {{1, 1, 1}}, mode);
+    EXPECT_EQ(y.shape(), (Shape{0, (std::int64_t{1} << 32) + 2}));
+    EXPECT_EQ(tape.gradient(y, ones_like(y), {x}, {.keep = true})[0].shape(), x.shape());
   }
 }
 

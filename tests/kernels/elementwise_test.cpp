@@ -196,7 +196,6 @@ TYPED_TEST(Elementwise, ReluKeepsNanAndItsGradient) {
   }
 }
 
-// One argument that is far out makes its neighbours take the longer formula.
 // Blocks of numbers that need no more are computed by a shorter formula.
 TYPED_TEST(Elementwise, UnusualNumbersChangeNoBitsOfTheirNeighbours) {
   using Limits = std::numeric_limits<TypeParam>;
@@ -258,6 +257,7 @@ TYPED_TEST(Elementwise, LogarithmsOfUnusualNumbers) {
     if (i < 8 || i > 10) expect_close(y, i, std::log(double{x[i]}));
 }
 
+// One argument that is far out makes its neighbours take the longer formula.
 TYPED_TEST(Elementwise, GradientsOfSineAndCosineFarOut) {
   TestArray<TypeParam> x(Shape{1100}), dy(Shape{1100}), of_sine(Shape{1100}), of_cosine(Shape{1100});
   randomize(x, 11, -4, 4);

@@ -96,25 +96,27 @@ TEST(Pad, BordersOfFewImagesAndOfMany) {
   }
 }
 
-// Rows that several tasks share, rows around such, elements of several numbers, and what is not contiguous.
+// Rows that several tasks share, rows around such, several numbers as one, and what is not contiguous.
 TEST(Pad, LongRows) {
   struct Problem {
     Shape shape;
     std::int64_t borders[3][2];
   };
-  const Problem problems[] = {{{100000, 1, 1}, {{7, 90000}, {0, 0}, {0, 0}}},
-                              {{40000, 3, 1}, {{50000, 1}, {0, 0}, {0, 0}}},
-                              {{3, 50000, 1}, {{2, 1}, {3, 4}, {0, 0}}},
-                              {{2, 30000, 2}, {{0, 0}, {5, 2}, {0, 0}}},
-                              {{300, 20, 7}, {{0, 0}, {1, 1}, {2, 1}}}};
+  const Problem problems[] = {
+      {{100000, 1, 1}, {{7, 90000}, {0, 0}, {0, 0}}},   {{40000, 3, 1}, {{50000, 1}, {0, 0}, {0, 0}}},
+      {{3, 50000, 1}, {{2, 1}, {3, 4}, {0, 0}}},        {{2, 30000, 2}, {{0, 0}, {5, 2}, {0, 0}}},
+      {{300, 20, 7}, {{0, 0}, {1, 1}, {2, 1}}},         {{3, 2, 40000}, {{1, 2}, {0, 0}, {0, 0}}},
+      {{90000, 1, 1}, {{90000, 89999}, {0, 0}, {0, 0}}}};
   for (const Problem& p : problems) {
     for (const PaddingMode mode :
          {PaddingMode::zero, PaddingMode::reflect, PaddingMode::symmetric, PaddingMode::replicate}) {
-      for (const bool strided : {false, true}) {
-        Shape wide = p.shape;
-        wide[0] += 2;
-        const Tensor all = reshape(arange(wide[0] * wide[1] * wide[2], {.dtype = f64}), wide);
-        const Tensor x = strided ? narrow(all, 0, 1, p.shape[0]) : contiguous(narrow(all, 0, 1, p.shape[0]));
+      Shape wide = p.shape;
+      wide[1] += 2;
+      const Tensor sliced =
+          narrow(reshape(arange(wide[0] * wide[1] * wide[2], {.dtype = f64}), wide), 1, 1, p.shape[1]);
+      const Tensor dense = contiguous(sliced), permuted = permute(contiguous(permute(sliced, {2, 0, 1})), {1, 2, 0});
+      ASSERT_FALSE(sliced.is_contiguous());
+      for (const Tensor& x : {dense, sliced, permuted}) {
         Tape tape;
         tape.watch(x);
         const auto& b = p.borders;
@@ -130,8 +132,9 @@ TEST(Pad, LongRows) {
               const std::int64_t from[] = {source(0, i), source(1, j), source(2, k)};
               const bool outside = from[0] < 0 || from[1] < 0 || from[2] < 0;
               const std::int64_t place = (from[0] * p.shape[1] + from[1]) * p.shape[2] + from[2];
+              const std::int64_t value = (from[0] * wide[1] + from[1] + 1) * wide[2] + from[2];
               dy.push_back(static_cast<double>(dy.size() % 17));
-              expected.push_back(outside ? 0 : static_cast<double>(place + p.shape[1] * p.shape[2]));
+              expected.push_back(outside ? 0 : static_cast<double>(value));
               if (!outside) dx[static_cast<std::size_t>(place)] += dy.back();
             }
           }
@@ -160,13 +163,36 @@ TEST(Pad, GradientsOfManyPlacesAreAddedUpInF64) {
   }
 }
 
-TEST(Pad, GradientsOfBf16AreAddedUpInF32) {
-  const Tensor x = tensor({1, 2}, {.dtype = bf16});
-  Tape tape;
-  tape.watch(x);
-  const Tensor y = pad(x, {{0, 0, 301}}, PaddingMode::replicate);
-  EXPECT_THAT(tape.gradient(y, ones_like(y), {x})[0].to_vector<double>(),
-              ElementsAre(1, 302));  // 256 + 1 is 256 in bf16
+TEST(Pad, GradientsOfBf16AreRoundedOnce) {
+  for (const std::int64_t after : {4, 60, 302}) {  // 256 + 1 is 256 in bf16
+    const Tensor x = tensor({1, 2}, {.dtype = bf16});
+    Tape tape;
+    tape.watch(x);
+    const Tensor y = pad(x, {{0, 0, after}}, PaddingMode::replicate);
+    Tensor dy = ones_like(y);
+    narrow(dy, 0, 2, 1).fill_(254);
+    EXPECT_THAT(tape.gradient(y, dy, {x})[0].to_vector<double>(), ElementsAre(1, static_cast<double>(after) + 254));
+  }
+}
+
+// Elements of each size, and borders of each way: an edge, rising, falling.
+TEST(Pad, BordersOfEachDtype) {
+  for (const DType dtype : {u8, f16, i32, f64}) {
+    for (const std::int64_t unit : {1, 3}) {
+      const Tensor x = cast(reshape(arange(5 * unit), {5, unit}), dtype);
+      for (const PaddingMode mode :
+           {PaddingMode::zero, PaddingMode::reflect, PaddingMode::symmetric, PaddingMode::replicate}) {
+        const Tensor y = mode == PaddingMode::zero ? pad(x, {{0, 14, 12}}, 7) : pad(x, {{0, 14, 12}}, mode);
+        std::vector<double> expected;
+        for (std::int64_t i = -14; i < 17; ++i) {
+          const bool outside = mode == PaddingMode::zero && (i < 0 || i > 4);
+          for (std::int64_t j = 0; j < unit; ++j)
+            expected.push_back(outside ? 7 : static_cast<double>(standing_at(i, 5, mode) * unit + j));
+        }
+        EXPECT_EQ(cast(y, f64).to_vector<double>(), expected) << name_of(dtype) << ' ' << unit;
+      }
+    }
+  }
 }
 
 TEST(RaggedPad, PadsEachSequenceByItself) {
