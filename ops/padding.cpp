@@ -52,7 +52,7 @@ std::int64_t* write_sources(std::int64_t* to, std::int64_t n, const PadAxis& wid
   return to;
 }
 
-// So many mirror images are taken by an index for each element.
+// So many mirror images are taken by an index for each element (but of bf16 and f16, whose index_select has no gradient).
 constexpr std::int64_t kManyImages = 8;
 
 // [x_shape + borders]
@@ -171,8 +171,8 @@ Tensor pad(const Tensor& x, Widths widths, PaddingMode mode, SourceLocation wher
     if (mode != PaddingMode::zero && n == 0 && before + after > 0)
       throw ShapeError(
           "pad: axis " + std::to_string(axis) + " must have an element to repeat, got shape " + x.shape().str(), where);
-    if (mode != PaddingMode::zero && x.size() > 0 && !scalar::repeats_edge(n, mode) &&
-        (before + after) / n >= kManyImages) {
+    const bool mirrors = mode != PaddingMode::zero && x.size() > 0 && !scalar::repeats_edge(n, mode);
+    if (mirrors && (before + after) / n >= kManyImages && !is_half(x.dtype())) {
       const Tensor index = empty({before + n + after}, {.dtype = i64});
       write_sources(index.array().as<std::int64_t>(), n, {axis, before, after}, mode, 0, 0);
       y = index_select(y, axis, detail::transferred(index, x.device()), where);

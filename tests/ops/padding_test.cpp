@@ -173,6 +173,11 @@ TEST(Pad, GradientsOfBf16AreRoundedOnce) {
     narrow(dy, 0, 2, 1).fill_(254);
     EXPECT_THAT(tape.gradient(y, dy, {x})[0].to_vector<double>(), ElementsAre(1, static_cast<double>(after) + 254));
   }
+  const Tensor x = tensor({1, 2, 3}, {.dtype = f16});  // with many mirror images
+  Tape tape;
+  tape.watch(x);
+  const Tensor y = pad(x, {{0, 60, 0}}, PaddingMode::reflect);
+  EXPECT_THAT(tape.gradient(y, ones_like(y), {x})[0].to_vector<double>(), ElementsAre(16, 31, 16));
 }
 
 // Elements of each size, and borders of each way: an edge, rising, falling.
