@@ -62,8 +62,8 @@ struct Layout {
   }
 };
 
-/// f(at, begin, end) for units [begin, end) of the row at index at[axis] of each axis, of sizes[axis]: of its `units` a piece at a
-/// time, or, unless it may be cut, all.
+/// f(at, begin, end) for units [begin, end) of the row at index at[axis] of each axis, of sizes[axis]: all of its `units`, or, if it
+/// may be cut, a piece of them.
 template <class F>
 void for_each_piece(const Layout& layout, const std::int64_t* sizes, std::int64_t units, bool may_be_cut, F f) {
   std::int64_t rows = 1;
@@ -216,7 +216,7 @@ struct Rows {
   }
 };
 
-/// The rows of dy that stand for one row, one after the other.
+/// The rows of dy at whose places one row stands.
 template <class T>
 class RowPlaces {
  public:
