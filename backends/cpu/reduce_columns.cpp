@@ -15,8 +15,10 @@ constexpr int64_t kGathered = 16;       // rows moved at once where columns are 
 constexpr int64_t kBlock = 512;         // rows taken at once of a single column: 2^k groups
 constexpr int64_t kTile = 4096;         // columns at a time, about; a quarter of them where they have to be gathered
 constexpr int64_t kTask = 16 * kGrain;  // elements of a large reduction that make a task; two threads halve its time
+constexpr int64_t kLongSegment = 256;   // rows whose result is little beside them: tasks may be smaller, and even out
 constexpr int64_t kShortRow = 2048;     // bytes
-constexpr int64_t kAskedRow = 512;      // bytes: groups of rows up to this long are asked for one ahead
+constexpr int64_t kAskedRow =
+    kVectorBytes == 64 ? 2048 : 512;  // bytes: groups of rows up to this long are asked for ahead
 
 /// Reads memory in order, one element of each cache line. The eight streams of a group of short rows share pages, where the
 /// processor takes them for no stream at all and waits for each line.
@@ -189,7 +191,7 @@ class Columns {
     const int64_t size = r_.outputs * r_.count;
     task_ = min(max(size / 16, size <= kGrain ? kAlone : kGrain), kTask);
     segment_ = kGroup;  // times 2^k: a subtree
-    while (segment_ * tile_ < task_) segment_ *= 2;
+    while (segment_ * tile_ < (segment_ < kLongSegment ? task_ : min(task_, kTask / 4))) segment_ *= 2;
     segments_ = ceil_div(r_.count, segment_);
   }
 
@@ -242,11 +244,12 @@ class Columns {
     const bool one_axis = r_.reduced.rank == 1;
     const int64_t row_bytes = width * size_;
     const bool short_rows = one_axis && stride_ == 1 && step == width && row_bytes <= kShortRow;
-    // From memory the next group comes while this one is added up. (Rows of whole lines need not be read in order then; rows of
+    // From memory further groups come while this one is added up. (Rows of whole lines need not be read in order then; rows of
     // less than a line are not worth the asking.)
     const bool asks = kVectorBytes >= 32 && short_rows && row_bytes >= 64 && row_bytes <= kAskedRow &&
                       is_past_caches(r_.outputs * r_.count * size_);
-    const bool reads = short_rows && !(asks && row_bytes % 64 == 0);
+    const bool reads = short_rows && !(asks && (kVectorBytes == 64 || row_bytes % 64 == 0));
+    const int64_t ahead = kVectorBytes == 64 ? 4096 : kGroup * row_bytes;
     Cursor<1> cursor(r_.reduced, r_.reduced.rank, begin);
     for (int64_t i = begin; i < end; i += kGathered) {
       const int64_t count = min(kGathered, end - i);
@@ -259,7 +262,7 @@ class Columns {
       if (stride_ != 1) gather(rows, count, one_axis && step == 1, nothing + tile_ * size_, width);
       for (int64_t k = 0; k < count; k += kGroup) {
         if (reads) read_lines(rows[k], min(kGroup, count - k) * row_bytes);
-        if (asks) ask_for(static_cast<const char*>(rows[k]) + kGroup * row_bytes, kGroup * row_bytes);
+        if (asks) ask_for(static_cast<const char*>(rows[k]) + ahead, kGroup * row_bytes);
         tree.push_group(rows + k);
       }
     }
