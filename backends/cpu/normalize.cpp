@@ -9,6 +9,7 @@
 #include "reel/backends/cpu/normalize.h"
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/stream.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
 namespace {
@@ -120,6 +121,9 @@ struct RowWriter {
   }
 };
 
+/// Bytes that dx's lines are asked for ahead: beside two rows the first cache has no room for two rows more.
+constexpr int64_t kWriteAhead = 2048;
+
 /// What backward reads and writes; null: not there, not wanted.
 template <class T>
 struct Backward {
@@ -128,34 +132,68 @@ struct Backward {
   bool add;  // to dx
   int64_t n;
 
-  /// Row r's dx; dy xhat and dy are added to the row's places in dscale and dshift. (The lambdas capture copies: what is
-  /// reached through `this` would be read again after each store.) all: none of the pointers is null, and no loop asks.
+  /// What the second pass over a row needs of it.
+  struct Row {
+    const T *x, *dy;
+    T* dx;
+    Standardize<T> standard;
+    RowGradient<T> gradient;
+  };
+
+  /// all: none of the pointers is null, and no loop asks.
   template <bool all>
-  REEL_INLINE void row(int64_t r, T* dscale, T* dshift) const {
+  static REEL_INLINE Vec<T> scaled(const T* scale, Vec<T> dy, auto lanes, int64_t i) {
+    return all || scale != nullptr ? dy * lanes.load(scale + i) : dy;
+  }
+
+  /// The first pass over row r. (The lambdas capture copies: what is reached through `this` would be read again after each store.)
+  template <bool all>
+  REEL_INLINE Row first_pass(int64_t r) const {
     const T *const from = x + r * n, *const grad = dy + r * n;
-    T* const to = all || dx != nullptr ? dx + r * n : nullptr;
-    const auto scaled = [scale = scale](Vec<T> dy_i, auto lanes, int64_t i) {
-      return all || scale != nullptr ? dy_i * lanes.load(scale + i) : dy_i;
-    };
     const T center = all || mean != nullptr ? mean[r] : T(0), rate = rstd[r];
-    const Sums<T, 3> sums = sum_terms<T, 3>(n, [=](const Pack<T, 3>& acc, auto lanes, int64_t i) {
-      const Vec<T> g = scaled(lanes.load(grad + i), lanes, i);
+    const Sums<T, 3> sums = sum_terms<T, 3>(n, [=, scale = scale](const Pack<T, 3>& acc, auto lanes, int64_t i) {
+      const Vec<T> g = scaled<all>(scale, lanes.load(grad + i), lanes, i);
       const Vec<T> d = existing(lanes, lanes.load(from + i) - Vec<T>::broadcast(center));
       return Pack<T, 3>{{acc.v[0] + g, fma(g, d * Vec<T>::broadcast(rate), acc.v[1]), acc.v[2] + d}};
     });
     const RowGradient<T> gradient(sums, rate, mean != nullptr, n);
-    const Standardize<T> standard(center, gradient.rest, rate);
-    for_each_vector<T>(0, n, [=, n = n, add = add](auto lanes, int64_t i) {
-      const Vec<T> dy_i = lanes.load(grad + i), xhat = standard(lanes.load(from + i));
-      if (all || to != nullptr) {
-        prefetch_next_row(to + i, n);
-        const Vec<T> dx_i = gradient(xhat, scaled(dy_i, lanes, i));
-        lanes.store(to + i, add ? lanes.load(to + i) + dx_i : dx_i);
+    return {from, grad, all || dx != nullptr ? dx + r * n : nullptr, Standardize<T>(center, gradient.rest, rate),
+            gradient};
+  }
+
+  /// dx of `count` rows from r on; their dy xhat and dy are added to the rows' places in dscale and dshift, which are read and
+  /// written once for all of them.
+  template <bool all, int count>
+  REEL_INLINE void rows(int64_t r, T* dscale, T* dshift) const {
+    const auto each = [ =, this ]<int... k>(std::integer_sequence<int, k...>) {
+      return Several<count>{{first_pass<all>(r + k)...}};
+    };
+    const Several<count> of = each(std::make_integer_sequence<int, count>());
+    for_each_vector<T>(0, n, [=, n = n, add = add, scale = scale](auto lanes, int64_t i) {
+      Vec<T> of_scale = Vec<T>::zero(), of_shift = of_scale;
+#pragma GCC unroll 2
+      for (int k = 0; k < count; ++k) {
+        const Row& row = of.row[k];
+        const Vec<T> dy_i = lanes.load(row.dy + i), xhat = row.standard(lanes.load(row.x + i));
+        if (all || row.dx != nullptr) {
+          if (count == 1) prefetch_next_row(row.dx + i, n);
+          else __builtin_prefetch(row.dx + i + kWriteAhead / static_cast<int64_t>(sizeof(T)), 1);
+          const Vec<T> dx_i = row.gradient(xhat, scaled<all>(scale, dy_i, lanes, i));
+          lanes.store(row.dx + i, add ? lanes.load(row.dx + i) + dx_i : dx_i);
+        }
+        if (all || dscale != nullptr) of_scale = fma(dy_i, xhat, k == 0 ? lanes.load(dscale + i) : of_scale);
+        if (all || dshift != nullptr) of_shift = dy_i + (k == 0 ? lanes.load(dshift + i) : of_shift);
       }
-      if (all || dscale != nullptr) lanes.store(dscale + i, fma(dy_i, xhat, lanes.load(dscale + i)));
-      if (all || dshift != nullptr) lanes.store(dshift + i, dy_i + lanes.load(dshift + i));
+      if (all || dscale != nullptr) lanes.store(dscale + i, of_scale);
+      if (all || dshift != nullptr) lanes.store(dshift + i, of_shift);
     });
   }
+
+ private:
+  template <int count>
+  struct Several {
+    Row row[count];
+  };
 };
 
 /// Rows whose part of dscale and dshift is added up in plain order; the parts are joined pairwise.
@@ -198,6 +236,8 @@ void CpuOps::normalize_backward(const Array& x, bool, const Array* scale, const 
                            dy.as<T>(), dx.to.as<T>(),  dx.add,        n};
     const int64_t part = rows_of_part(n), parts = max<int64_t>(1, ceil_div(rows, part));
     const int64_t width = (dscale ? n : 0) + (dshift ? n : 0);
+    // Memory would rest longer while two rows are written: 1.03 to 1.1 times the time.
+    const bool from_memory = is_past_caches(3 * x.size * static_cast<int64_t>(sizeof(T)), kStreamElementsBytes);
     const Scratch scratch(sizeof(T) * static_cast<std::size_t>(parts * width));
     __builtin_memset(scratch.as<T>(), 0, sizeof(T) * static_cast<std::size_t>(parts * width));
     parallel_for(ceil_div(rows, part), max<int64_t>(1, kNormalizeGrain / (part * n)), [&](int64_t begin, int64_t end) {
@@ -205,10 +245,12 @@ void CpuOps::normalize_backward(const Array& x, bool, const Array* scale, const 
         T* const sums = scratch.as<T>() + p * width;
         T *const scales = dscale ? sums : nullptr, *const shifts = dshift ? sums + width - n : nullptr;
         const bool all = mean != nullptr && scale != nullptr && dx.wanted() && dscale != nullptr && dshift != nullptr;
-        for (int64_t r = p * part; r < min(rows, (p + 1) * part); ++r) {
-          if (all) work.template row<true>(r, scales, shifts);
-          else work.template row<false>(r, scales, shifts);
+        int64_t r = p * part;
+        const int64_t last = min(rows, r + part);
+        if (all && !from_memory) {
+          for (; r + 2 <= last; r += 2) work.template rows<true, 2>(r, scales, shifts);
         }
+        for (; r < last; ++r) work.template rows<false, 1>(r, scales, shifts);
       }
     });
     if (width == 0) return;
