@@ -121,7 +121,7 @@ struct RowWriter {
   }
 };
 
-/// Bytes that dx's lines are asked for ahead: beside two rows the first cache has no room for two rows more.
+/// Bytes that dx's lines are asked for ahead where two rows are written: the first cache has no room for the next two beside them.
 constexpr int64_t kWriteAhead = 2048;
 
 /// What backward reads and writes; null: not there, not wanted.
@@ -236,7 +236,7 @@ void CpuOps::normalize_backward(const Array& x, bool, const Array* scale, const 
                            dy.as<T>(), dx.to.as<T>(),  dx.add,        n};
     const int64_t part = rows_of_part(n), parts = max<int64_t>(1, ceil_div(rows, part));
     const int64_t width = (dscale ? n : 0) + (dshift ? n : 0);
-    // Memory would rest longer while two rows are written: 1.03 to 1.1 times the time.
+    // Two rows at a time take 1.03 to 1.1 times as long where x, dy and dx come from memory, which rests meanwhile.
     const bool from_memory = is_past_caches(3 * x.size * static_cast<int64_t>(sizeof(T)), kStreamElementsBytes);
     const Scratch scratch(sizeof(T) * static_cast<std::size_t>(parts * width));
     __builtin_memset(scratch.as<T>(), 0, sizeof(T) * static_cast<std::size_t>(parts * width));

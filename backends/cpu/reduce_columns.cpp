@@ -15,10 +15,11 @@ constexpr int64_t kGathered = 16;       // rows moved at once where columns are 
 constexpr int64_t kBlock = 512;         // rows taken at once of a single column: 2^k groups
 constexpr int64_t kTile = 4096;         // columns at a time, about; a quarter of them where they have to be gathered
 constexpr int64_t kTask = 16 * kGrain;  // elements of a large reduction that make a task; two threads halve its time
-constexpr int64_t kLongSegment = 256;   // rows whose result is little beside them: tasks may be smaller, and even out
+constexpr int64_t kLongSegment = 256;   // rows whose result is little beside them: tasks of a quarter of kTask even out
 constexpr int64_t kShortRow = 2048;     // bytes
 constexpr int64_t kAskedRow =
-    kVectorBytes == 64 ? 2048 : 512;  // bytes: groups of rows up to this long are asked for ahead
+    kVectorBytes == 64 ? 2048 : 512;                       // bytes: of rows up to this long lines are asked for ahead
+constexpr int64_t kAhead = kVectorBytes == 64 ? 4096 : 0;  // bytes; 0: one group
 
 /// Reads memory in order, one element of each cache line. The eight streams of a group of short rows share pages, where the
 /// processor takes them for no stream at all and waits for each line.
@@ -244,12 +245,12 @@ class Columns {
     const bool one_axis = r_.reduced.rank == 1;
     const int64_t row_bytes = width * size_;
     const bool short_rows = one_axis && stride_ == 1 && step == width && row_bytes <= kShortRow;
-    // From memory further groups come while this one is added up. (Rows of whole lines need not be read in order then; rows of
-    // less than a line are not worth the asking.)
+    // From memory what lies kAhead further on comes while a group is added up. (Rows need not be read in order then, without
+    // AVX-512 those of whole lines; rows of less than a line are not worth the asking.)
     const bool asks = kVectorBytes >= 32 && short_rows && row_bytes >= 64 && row_bytes <= kAskedRow &&
                       is_past_caches(r_.outputs * r_.count * size_);
     const bool reads = short_rows && !(asks && (kVectorBytes == 64 || row_bytes % 64 == 0));
-    const int64_t ahead = kVectorBytes == 64 ? 4096 : kGroup * row_bytes;
+    const int64_t ahead = kAhead != 0 ? kAhead : kGroup * row_bytes;
     Cursor<1> cursor(r_.reduced, r_.reduced.rank, begin);
     for (int64_t i = begin; i < end; i += kGathered) {
       const int64_t count = min(kGathered, end - i);
@@ -307,7 +308,7 @@ class Columns {
   int64_t size_;
   int64_t columns_, stride_, outer_;
   int64_t tile_, tiles_;        // columns of a tile
-  int64_t task_;                // elements that a thread does at once
+  int64_t task_;                // elements that a thread does at once, or a quarter of kTask in long segments
   int64_t segment_, segments_;  // rows of a segment
 };
 

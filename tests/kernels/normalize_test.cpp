@@ -76,6 +76,10 @@ TYPED_TEST(NormalizeKernel, BackwardGivesTheSameWhateverElseIsWanted) {
                                      &dscale.array(), nullptr);
       test::cpu().binary(BinaryOp::add, {.array = &before.array()}, {.array = &dx.array()}, added);
       EXPECT_TRUE(test::same_bits(sum, added));
+      TestArray<T> again = before, scales(Shape{n}), shifts(Shape{n});
+      test::cpu().normalize_backward(x, center, &scale.array(), pointer(mean, center), rstd, dy, {again, true},
+                                     &scales.array(), &shifts.array());
+      EXPECT_TRUE(test::same_bits(again, added) && test::same_bits(scales, dscale) && test::same_bits(shifts, dshift));
       for (const bool wants_scale : {true, false}) {
         TestArray<T> one(shape), other(Shape{n});
         test::cpu().normalize_backward(x, center, &scale.array(), pointer(mean, center), rstd, dy, {one, false},

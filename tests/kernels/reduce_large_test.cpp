@@ -12,7 +12,7 @@ namespace {
 
 // Where rows have gaps nothing is asked for.
 TEST(ReduceLarge, SumsHaveTheBitsOfThoseWithGaps) {
-  for (const std::int64_t width : {15, 16, 63, 64, 100, 127, 128, 129}) {
+  for (const std::int64_t width : {15, 16, 63, 64, 100, 127, 128, 129, 500, 512, 513}) {
     const Shape shape{bytes_past_caches() / (4 * width) + 11, width};
     const auto x = random_array<float>(shape, 36, Layout::contiguous);
     TestArray<float> gapped(shape, Layout::gapped);
