@@ -37,7 +37,7 @@ def paragraph(pages):
     def both(match):
         with_avx512, with_avx2 = (figure(page, match.group(1)) for page in pages)
         if match.group(1) == "date":
-            return " and ".join(sorted({with_avx512, with_avx2}))
+            return " and ".join(dict.fromkeys((with_avx512, with_avx2)))
         return f"{with_avx512} ({with_avx2})"
 
     return "\n".join(textwrap.wrap(re.sub(r"\{(.+?)\}", both, TEXT), 126, break_long_words=False, break_on_hyphens=False))
