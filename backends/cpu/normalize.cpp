@@ -161,19 +161,15 @@ struct Backward {
             gradient};
   }
 
-  /// dx of `count` rows from r on; their dy xhat and dy are added to the rows' places in dscale and dshift, which are read and
-  /// written once for all of them.
+  /// dx of `count` rows; their dy xhat and dy are added to the rows' places in dscale and dshift, which are read and written once
+  /// for all of them.
   template <bool all, int count>
-  REEL_INLINE void rows(int64_t r, T* dscale, T* dshift) const {
-    const auto each = [ =, this ]<int... k>(std::integer_sequence<int, k...>) {
-      return Several<count>{{first_pass<all>(r + k)...}};
-    };
-    const Several<count> of = each(std::make_integer_sequence<int, count>());
+  REEL_INLINE void second_pass(const Row (&rows)[count], T* dscale, T* dshift) const {
     for_each_vector<T>(0, n, [=, n = n, add = add, scale = scale](auto lanes, int64_t i) {
       Vec<T> of_scale = Vec<T>::zero(), of_shift = of_scale;
 #pragma GCC unroll 2
       for (int k = 0; k < count; ++k) {
-        const Row& row = of.row[k];
+        const Row& row = rows[k];
         const Vec<T> dy_i = lanes.load(row.dy + i), xhat = row.standard(lanes.load(row.x + i));
         if (all || row.dx != nullptr) {
           if (count == 1) prefetch_next_row(row.dx + i, n);
@@ -188,12 +184,6 @@ struct Backward {
       if (all || dshift != nullptr) lanes.store(dshift + i, of_shift);
     });
   }
-
- private:
-  template <int count>
-  struct Several {
-    Row row[count];
-  };
 };
 
 /// Rows whose part of dscale and dshift is added up in plain order; the parts are joined pairwise.
@@ -248,9 +238,11 @@ void CpuOps::normalize_backward(const Array& x, bool, const Array* scale, const 
         int64_t r = p * part;
         const int64_t last = min(rows, r + part);
         if (all && !from_memory) {
-          for (; r + 2 <= last; r += 2) work.template rows<true, 2>(r, scales, shifts);
+          for (; r + 2 <= last; r += 2)
+            work.template second_pass<true, 2>(
+                {work.template first_pass<true>(r), work.template first_pass<true>(r + 1)}, scales, shifts);
         }
-        for (; r < last; ++r) work.template rows<false, 1>(r, scales, shifts);
+        for (; r < last; ++r) work.template second_pass<false, 1>({work.template first_pass<false>(r)}, scales, shifts);
       }
     });
     if (width == 0) return;
