@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "reel/core/parallel.h"
 #include "reel/core/scalar/padding.h"
@@ -62,8 +63,8 @@ struct Layout {
   }
 };
 
-/// f(at, begin, end) for units [begin, end) of the row at index at[axis] of each axis, of sizes[axis]: all of its `units`, or, if it
-/// may be cut, a piece of them.
+/// f(at, rows, begin, end) for units [begin, end) of the row at index at[axis] of each axis, of sizes[axis], and of those at the next
+/// `rows` - 1 of the last axis: all of a row's `units`, or, if it may be cut, a piece of them, then of one row.
 template <class F>
 void for_each_piece(const Layout& layout, const std::int64_t* sizes, std::int64_t units, bool may_be_cut, F f) {
   std::int64_t rows = 1;
@@ -76,11 +77,13 @@ void for_each_piece(const Layout& layout, const std::int64_t* sizes, std::int64_
       at[k] = rest % sizes[k];
       rest /= sizes[k];
     }
-    for (std::int64_t i = first; i < last; ++i) {
-      f(at, begin, std::min(begin + piece, units));
+    const int inner = layout.rank - 1;
+    for (std::int64_t i = first, count; i < last; i += count) {
+      count = pieces == 1 && inner >= 0 ? std::min(last - i, sizes[inner] - at[inner]) : 1;
+      f(at, count, begin, std::min(begin + piece, units));
       if ((begin += piece) < units) continue;
       begin = 0;
-      for (int k = layout.rank - 1; k >= 0 && ++at[k] == sizes[k]; --k) at[k] = 0;
+      for (int k = inner; k >= 0 && (at[k] += k == inner ? count : 1) == sizes[k]; --k) at[k] = 0;
     }
   };  // not inlined: parallel_for has two calls of it
   parallel_for(rows * pieces, std::max<std::int64_t>(1, kGrain / (piece * layout.unit + 48)), part);
@@ -112,16 +115,28 @@ void find_runs(const PaddedAxis& row, PaddingMode mode, std::int64_t begin, std:
   }
 }
 
-/// The runs of whole rows, the same for each, if there are few.
+/// The runs of whole rows, the same for each, if there are few, and their units one by one, if these are few.
 class Border {
  public:
+  struct Unit {
+    std::int64_t place, source;  // the source of a zero is 0
+  };
+
   explicit Border(const Layout& layout) : row_(layout.row), mode_(layout.mode) {
-    if (!row_.is_padded() || mode_ == PaddingMode::zero) return;
+    if (!row_.is_padded()) return;
+    if (mode_ == PaddingMode::zero) {
+      add_units({0, 0, row_.before, 0});
+      add_units({row_.before + row_.n, 0, row_.after, 0});
+      return;
+    }
     find_runs(row_, mode_, 0, row_.padded(), [&](const BorderRun& run) {
       if (count_ < kMost) runs_[count_] = run;
       ++count_;
+      add_units(run);
     });
   }
+  bool has_few_units() const { return units_count_ <= kMost; }
+  std::span<const Unit> units() const { return {units_, static_cast<std::size_t>(units_count_)}; }
   template <class F>
   void for_each_run(std::int64_t begin, std::int64_t end, F f) const {
     if (begin == 0 && end == row_.padded() && count_ <= kMost) {
@@ -132,11 +147,18 @@ class Border {
   }
 
  private:
+  void add_units(const BorderRun& run) {
+    for (std::int64_t i = 0; i < run.count && units_count_ + i < kMost; ++i)
+      units_[units_count_ + i] = {run.place + i, run.source + i * run.step};
+    units_count_ += run.count;
+  }
+
   static constexpr std::int64_t kMost = 8;
   const PaddedAxis& row_;
   PaddingMode mode_;
-  std::int64_t count_ = 0;
+  std::int64_t count_ = 0, units_count_ = 0;
   BorderRun runs_[kMost];
+  Unit units_[kMost];
 };
 
 /// `count` copies of `size` bytes.
@@ -203,16 +225,50 @@ struct Rows {
       else std::memcpy(first_place, sources, static_cast<std::size_t>(run.count * unit));
     });
   }
-  void write_at(const std::int64_t* at, std::int64_t begin, std::int64_t end) const {
+  /// Null: among zeros.
+  const char* source(const PaddedAxis& axis, const char* from, std::int64_t place) const {
+    const std::int64_t source = scalar::padding_source(place - axis.before, axis.n, layout.mode);
+    return source < 0 || from == nullptr ? nullptr : from + source * axis.stride * size;
+  }
+  /// Whole rows of elements of T's size at places [begin, end) of the last axis, their borders element by element, the first one
+  /// to `to`. All that does not vary from row to row is read once: a row of a small image takes less than reading it.
+  template <class T>
+  void write_whole(const PaddedAxis& axis, const char* from, std::int64_t begin, std::int64_t end, char* to) const {
+    const std::int64_t step = axis.padded_stride * size, own = layout.row.before;
+    const auto bytes = static_cast<std::size_t>(layout.row.n) * sizeof(T);
+    const bool is_zero = layout.mode == PaddingMode::zero;
+    const auto units = border.units();
+    for (std::int64_t place = begin; place < end; ++place, to += step) {
+      const char* row = source(axis, from, place);
+      if (row == nullptr) {
+        repeat(to, value, size, layout.row.padded());
+        continue;
+      }
+      std::memcpy(to + own * sizeof(T), row, bytes);
+      const char* sources = is_zero ? value : row;
+      for (const Border::Unit& unit : units)
+        std::memcpy(to + unit.place * sizeof(T), sources + unit.source * sizeof(T), sizeof(T));
+    }
+  }
+  void write_at(const std::int64_t* at, std::int64_t rows, std::int64_t begin, std::int64_t end) const {
     const char* from = x;
     char* to = y;
-    for (int k = 0; k < layout.rank; ++k) {
-      const PaddedAxis& axis = layout.axes[k];
-      to += at[k] * axis.padded_stride * size;
-      const std::int64_t source = scalar::padding_source(at[k] - axis.before, axis.n, layout.mode);
-      from = source < 0 || from == nullptr ? nullptr : from + source * axis.stride * size;
+    const int inner = layout.rank - 1;
+    for (int k = 0; k < inner; ++k) {
+      to += at[k] * layout.axes[k].padded_stride * size;
+      from = source(layout.axes[k], from, at[k]);
     }
-    write(from, begin, end, to);
+    if (inner < 0) return write(from, begin, end, to);
+    const PaddedAxis axis = layout.axes[inner];
+    const std::int64_t step = axis.padded_stride * size, first = at[inner];
+    to += first * step;
+    if (layout.unit == 1 && border.has_few_units() && begin == 0 && end == layout.row.padded()) {
+      if (size == 4) return write_whole<std::uint32_t>(axis, from, first, first + rows, to);
+      if (size == 8) return write_whole<std::uint64_t>(axis, from, first, first + rows, to);
+      if (size == 2) return write_whole<std::uint16_t>(axis, from, first, first + rows, to);
+      return write_whole<std::uint8_t>(axis, from, first, first + rows, to);
+    }
+    for (std::int64_t i = 0; i < rows; ++i) write(source(axis, from, first + i), begin, end, to + i * step);
   }
 };
 
@@ -261,6 +317,11 @@ template <class Sum, class T>
 void add_borders(const Layout& layout, const Border& border, const T* row, std::int64_t begin, std::int64_t end,
                  Sum* sums) {
   const std::int64_t unit = layout.unit;
+  if (layout.mode == PaddingMode::zero) return;
+  if (unit == 1 && border.has_few_units() && begin == 0 && end == layout.row.n) {
+    for (const Border::Unit& of : border.units()) sums[of.source] += row[of.place];
+    return;
+  }
   border.for_each_run(0, layout.row.padded(), [&](const BorderRun& run) {
     std::int64_t source = run.source;
     for (std::int64_t place = run.place; place < run.place + run.count; ++place, source += run.step) {
@@ -280,7 +341,7 @@ void add_up(const Layout& layout, const T* dy, T* dx) {
   const Border border(layout);
   std::int64_t sizes[kMaxRank];
   for (int k = 0; k < layout.rank; ++k) sizes[k] = layout.axes[k].n;
-  const auto piece = [&](const std::int64_t* at, std::int64_t begin, std::int64_t end) {
+  const auto add_up_row = [&](const std::int64_t* at, std::int64_t begin, std::int64_t end) {
     const std::int64_t count = (end - begin) * unit, own = (row.before + begin) * unit;
     T* to = dx + begin * unit;
     for (int k = 0; k < layout.rank; ++k) to += at[k] * layout.axes[k].stride;
@@ -301,7 +362,15 @@ void add_up(const Layout& layout, const T* dy, T* dx) {
     }
     for (std::int64_t j = 0; j < count; ++j) to[j] = static_cast<T>(sums[j]);
   };
-  for_each_piece(layout, sizes, row.n, row.before + row.after <= kWide, piece);
+  const auto add_up_rows = [&](const std::int64_t* first, std::int64_t rows, std::int64_t begin, std::int64_t end) {
+    std::int64_t at[kMaxRank];
+    std::copy(first, first + layout.rank, at);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      add_up_row(at, begin, end);
+      if (layout.rank > 0) ++at[layout.rank - 1];
+    }
+  };
+  for_each_piece(layout, sizes, row.n, row.before + row.after <= kWide, add_up_rows);
 }
 
 }  // namespace
@@ -319,7 +388,9 @@ void pad(const Array& x, const Padding& padding, std::uint64_t value, const Arra
   std::int64_t sizes[kMaxRank];
   for (int k = 0; k < layout.rank; ++k) sizes[k] = layout.axes[k].padded();
   for_each_piece(layout, sizes, layout.row.padded(), true,
-                 [&](const std::int64_t* at, std::int64_t begin, std::int64_t end) { rows.write_at(at, begin, end); });
+                 [&](const std::int64_t* at, std::int64_t count, std::int64_t begin, std::int64_t end) {
+                   rows.write_at(at, count, begin, end);
+                 });
 }
 
 void pad_backward(const void* dy, const Padding& padding, const Array& dx) {

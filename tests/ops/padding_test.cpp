@@ -180,21 +180,31 @@ TEST(Pad, GradientsOfBf16AreRoundedOnce) {
   EXPECT_THAT(tape.gradient(y, ones_like(y), {x})[0].to_vector<double>(), ElementsAre(16, 31, 16));
 }
 
-// Elements of each size, and borders of each way: an edge, rising, falling.
+// Elements of each size, and borders of each way: an edge, rising, falling; few elements of a row and many.
 TEST(Pad, BordersOfEachDtype) {
+  constexpr int rows = 3, columns = 5;
   for (const DType dtype : {u8, f16, i32, f64}) {
-    for (const std::int64_t unit : {1, 3}) {
-      const Tensor x = cast(reshape(arange(5 * unit), {5, unit}), dtype);
+    for (const int unit : {1, 3}) {
+      const Tensor x = cast(reshape(arange(rows * columns * unit), {rows, columns, unit}), dtype);
       for (const PaddingMode mode :
            {PaddingMode::zero, PaddingMode::reflect, PaddingMode::symmetric, PaddingMode::replicate}) {
-        const Tensor y = mode == PaddingMode::zero ? pad(x, {{0, 14, 12}}, 7) : pad(x, {{0, 14, 12}}, mode);
-        std::vector<double> expected;
-        for (std::int64_t i = -14; i < 17; ++i) {
-          const bool outside = mode == PaddingMode::zero && (i < 0 || i > 4);
-          for (std::int64_t j = 0; j < unit; ++j)
-            expected.push_back(outside ? 7 : static_cast<double>(standing_at(i, 5, mode) * unit + j));
+        for (const auto& [before, after] : {std::pair(14, 12), std::pair(2, 1), std::pair(4, 4), std::pair(0, 1)}) {
+          const Tensor y = mode == PaddingMode::zero ? pad(x, {{0, 1, 2}, {1, before, after}}, 7)
+                                                     : pad(x, {{0, 1, 2}, {1, before, after}}, mode);
+          const auto is_outside = [&](std::int64_t i, std::int64_t n) {
+            return mode == PaddingMode::zero && (i < 0 || i >= n);
+          };
+          std::vector<double> expected;
+          for (std::int64_t i = -1; i < rows + 2; ++i) {
+            for (std::int64_t j = -before; j < columns + after; ++j) {
+              const bool outside = is_outside(i, rows) || is_outside(j, columns);
+              const std::int64_t from = standing_at(i, rows, mode) * columns + standing_at(j, columns, mode);
+              for (std::int64_t k = 0; k < unit; ++k)
+                expected.push_back(outside ? 7 : static_cast<double>(from * unit + k));
+            }
+          }
+          EXPECT_EQ(cast(y, f64).to_vector<double>(), expected) << name_of(dtype) << ' ' << unit << ' ' << before;
         }
-        EXPECT_EQ(cast(y, f64).to_vector<double>(), expected) << name_of(dtype) << ' ' << unit;
       }
     }
   }
