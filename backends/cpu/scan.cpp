@@ -1,17 +1,21 @@
+#include <algorithm>
+
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
 #include "reel/backends/cpu/simd.h"
+#include "reel/backends/cpu/stream.h"
 
 // Recurrences, running sums and products among them, down the columns of blocks of rows: a block is a segment, or the lines
-// along an axis. A line is walked in order by one thread, its state in f64; threads share blocks and groups of columns, or lines
+// along an axis. A line is walked in order by one thread, its state in f64; threads share blocks and their columns, or lines
 // without gaps, those along the last axis, of which a thread walks several at once.
 
 namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
-constexpr int64_t kColumns = 64;  // side by side
-constexpr int kLines = 4;         // without gaps, at once
+constexpr int64_t kStrip = 64;          // columns side by side
+constexpr int64_t kMostColumns = 4096;  // of a task
+constexpr int kLines = 4;               // without gaps, at once
 
 /// What a line's state is kept in: f64, or for integers what wraps around.
 template <class T>
@@ -50,40 +54,42 @@ struct Recurrence {
   }
 };
 
-/// The states of lines side by side.
+/// The states of a task's columns.
 template <class T>
 struct States {
   using State = typename StateOf<T>::Type;
-  State state[kColumns];
-  T ones[kColumns], zeros[kColumns];
+  State state[kMostColumns];
+  T ones[kStrip], zeros[kStrip];
 
   States(T start, int64_t columns) {
-    for (int64_t j = 0; j < columns; ++j) {
-      state[j] = static_cast<State>(start);
-      ones[j] = 1;
-      zeros[j] = kNothing<T>;
-    }
+    std::fill(state, state + columns, static_cast<State>(start));
+    std::fill(ones, ones + kStrip, T(1));
+    std::fill(zeros, zeros + kStrip, kNothing<T>);
   }
 
-  /// `columns` columns of `rows` rows of walk.width elements. Without a row's own elements its result is the state before, which
-  /// is written along with the row before: a loop that chose between both would not be vectorised.
+  /// `columns` columns of `rows` rows of walk.width elements. Without a row's own elements its result is the state
+  /// before, which is written along with the row before: a loop that chose between both would not be vectorised.
   __attribute__((noinline)) void advance_over(const Walk& walk, const Recurrence<T>& recurrence, T* y, int64_t rows,
                                               int64_t columns) {
     const int64_t step = walk.reverse ? -walk.width : walk.width;
     int64_t row = walk.reverse ? (rows - 1) * walk.width : 0;
-    T nowhere[kColumns];
+    T nowhere[kStrip];
     if (walk.exclusive && rows > 0)
       for (int64_t j = 0; j < columns; ++j) y[row + j] = static_cast<T>(state[j]);
     for (int64_t i = 0; i < rows; ++i, row += step) {
-      const T* const factor = recurrence.factor == nullptr ? ones : recurrence.factor + row;
-      const T* const x = recurrence.x == nullptr ? zeros : recurrence.x + row;
-      T* to = y + row;
-      if (walk.exclusive) to = i + 1 < rows ? to + step : nowhere;
+      for (int64_t strip = 0; strip < columns; strip += kStrip) {
+        const int64_t place = row + strip, count = min(kStrip, columns - strip);
+        const T* const factor = recurrence.factor == nullptr ? ones : recurrence.factor + place;
+        const T* const x = recurrence.x == nullptr ? zeros : recurrence.x + place;
+        T* to = y + place;
+        if (walk.exclusive) to = i + 1 < rows ? to + step : nowhere;
+        State* const states = state + strip;
 #pragma omp simd
-      for (int64_t j = 0; j < columns; ++j) {
-        const State after = advance(static_cast<State>(factor[j]), state[j], static_cast<State>(x[j]));
-        state[j] = after;
-        to[j] = static_cast<T>(after);
+        for (int64_t j = 0; j < count; ++j) {
+          const State after = advance(static_cast<State>(factor[j]), states[j], static_cast<State>(x[j]));
+          states[j] = after;
+          to[j] = static_cast<T>(after);
+        }
       }
     }
   }
@@ -149,6 +155,17 @@ void dispatch_scan(DType dtype, F f) {
   dispatch_floating(dtype, f);
 }
 
+/// Threads that write next to each other in a row take lines from each other, and so do their prefetchers: two of a Zen 4 need two to
+/// eight times as long as one for rows of 100 elements. Few columns are therefore one thread's, many are shared by strips, of which
+/// each thread walks several, one after the other. Beyond the caches a strip's lines come one by one, from pages that the next strip
+/// needs again (four times as long for 10,000 rows of 1,000), so that rows are walked whole, by one thread unless they are long.
+int64_t columns_of_a_task(int64_t blocks, int64_t width, int64_t size, int64_t bytes) {
+  const int64_t threads = detail::available_threads();
+  if (threads == 1 || size <= kGrain || blocks >= 4 * threads || width < 8 * kStrip)
+    return even_chunk(width, kMostColumns);
+  return even_chunk(width, !is_past_caches(bytes, 16 << 20) ? kStrip : width < 2048 ? 2048 : 1024);
+}
+
 /// Blocks of rows, block b from row offsets[b] to offsets[b + 1], or of `length` rows where offsets is null.
 void scan_blocks(ScanOp op, const Array& x, const Array* factor, const Walk& walk, int64_t blocks,
                  const int64_t* offsets, int64_t length, const Array& y) {
@@ -156,7 +173,8 @@ void scan_blocks(ScanOp op, const Array& x, const Array* factor, const Walk& wal
   dispatch_scan(x.dtype, [&]<class T>() {
     const Recurrence<T> recurrence = recurrence_of<T>(op, x, factor);
     T* const to = y.as<T>();
-    const int64_t piece = even_chunk(walk.width, kColumns), pieces = ceil_div(walk.width, piece);
+    const int64_t bytes = 2 * y.size * static_cast<int64_t>(sizeof(T));
+    const int64_t piece = columns_of_a_task(blocks, walk.width, y.size, bytes), pieces = ceil_div(walk.width, piece);
     const int64_t rows = max<int64_t>(1, length);  // of a block, or on average
     const auto first = [=](int64_t block) { return offsets == nullptr ? block * length : offsets[block]; };
     parallel_for(blocks * pieces, max<int64_t>(1, kGrain / (rows * piece)), [&](int64_t begin, int64_t end) {

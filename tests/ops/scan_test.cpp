@@ -198,20 +198,28 @@ TEST(Cumsum, OfASequenceAloneHasTheSameBits) {
 }
 
 TEST(LinearScan, IsTheSameInWideRowsAsInNarrowOnes) {
-  // Columns are walked in groups; every one has the bits that it has alone.
+  // Columns are walked in groups, or whole rows where they come from memory; every one has the bits that it has alone.
   Generator generator(4);
-  for (const std::int64_t width : {1, 2, 255, 256, 257, 600}) {
-    const Tensor x = randn({7, width}, generator), factor = randn({7, width}, generator);
-    for (const bool reverse : {false, true})
-      for (const bool exclusive : {false, true}) {
-        const Tensor y = linear_scan(x, factor, 0, {.reverse = reverse, .exclusive = exclusive});
-        for (std::int64_t c = 0; c < width; c += 5) {
-          const Tensor alone =
-              linear_scan(select(x, 1, c), select(factor, 1, c), 0, {.reverse = reverse, .exclusive = exclusive});
-          ASSERT_EQ(select(y, 1, c).to_vector<float>(), alone.to_vector<float>()) << width << " " << c;
+  const std::int64_t shapes[][2] = {{7, 1},   {7, 2},    {7, 255},    {7, 256},     {7, 257},
+                                    {7, 600}, {70, 600}, {100, 5000}, {2200, 1000}, {600, 4100}};
+  const int before = num_threads();
+  for (const auto& [rows, width] : shapes) {
+    const Tensor x = randn({rows, width}, generator), factor = randn({rows, width}, generator);
+    for (const int threads : {1, 3}) {
+      set_num_threads(threads);
+      for (const bool reverse : {false, true}) {
+        for (const bool exclusive : {false, true}) {
+          const Tensor y = linear_scan(x, factor, 0, {.reverse = reverse, .exclusive = exclusive});
+          for (std::int64_t c = 0; c < width; c += 1 + width / 50) {
+            const Tensor alone =
+                linear_scan(select(x, 1, c), select(factor, 1, c), 0, {.reverse = reverse, .exclusive = exclusive});
+            ASSERT_EQ(select(y, 1, c).to_vector<float>(), alone.to_vector<float>()) << width << " " << c;
+          }
         }
       }
+    }
   }
+  set_num_threads(before);
 }
 
 TEST(LinearScan, IsTheRecurrence) {
