@@ -119,31 +119,38 @@ RaggedUnique unique(const Ragged& x, SourceLocation where) {
   return untaped([&] {
     const auto [sorted, which] = sorted_rows("unique", x, Order::ascending, where);
     // Where an element differs from the one before it. What follows is counted on the host, that waits for this anyway.
-    std::vector<std::int64_t> changes;
+    Tensor changes = zeros({0}, {.dtype = i64});
     if (x.total() > 1)
-      changes = (detail::positions(slice(sorted.values(), 0, 1, x.total()) != slice(sorted.values(), 0, 0, -1)) + 1)
-                    .to_vector<std::int64_t>();
-    const std::vector<std::int64_t> from = which.values().to_vector<std::int64_t>();
-    std::vector<std::int64_t> begins, counts, lengths, inverse(from.size());
-    auto change = changes.begin();
-    for (std::int64_t s = 0; s < x.count(); ++s) {
-      const std::int64_t first = x.offsets().span()[static_cast<std::size_t>(s)], end = first + x.length(s);
-      std::int64_t found = 0;
-      for (std::int64_t at = first; at < end; ++found) {
-        while (change != changes.end() && *change <= at) ++change;
-        const std::int64_t next = change == changes.end() ? end : std::min(*change, end);
-        begins.push_back(at);
-        counts.push_back(next - at);
-        for (; at < next; ++at) inverse[static_cast<std::size_t>(first + from[static_cast<std::size_t>(at)])] = found;
+      changes = detail::positions(slice(sorted.values(), 0, 1, x.total()) != slice(sorted.values(), 0, 0, -1)) + 1;
+    changes = detail::transferred(changes, Device::cpu());
+    const Tensor from = detail::transferred(which.values(), Device::cpu());
+    Tensor inverse = empty_like(from), begins = empty({changes.size() + x.count()}, {.dtype = i64}),
+           counts = empty_like(begins);
+    const auto change_at = changes.data<std::int64_t>(), from_at = from.data<std::int64_t>();
+    const auto inverse_at = inverse.mutable_data<std::int64_t>(), begin_at = begins.mutable_data<std::int64_t>(),
+               count_at = counts.mutable_data<std::int64_t>();
+    std::vector<std::int64_t> lengths(static_cast<std::size_t>(x.count()));
+    std::size_t groups = 0, change = 0;
+    for (std::size_t s = 0; s < lengths.size(); ++s) {
+      const std::size_t before = groups;
+      const std::int64_t first = x.offsets().span()[s], end = x.offsets().span()[s + 1];
+      for (std::int64_t at = first; at < end; ++groups) {
+        while (change < change_at.size() && change_at[change] <= at) ++change;
+        const std::int64_t next = change == change_at.size() ? end : std::min(change_at[change], end);
+        begin_at[groups] = at;
+        count_at[groups] = next - at;
+        for (; at < next; ++at)
+          inverse_at[static_cast<std::size_t>(first + from_at[static_cast<std::size_t>(at)])] =
+              static_cast<std::int64_t>(groups - before);
       }
-      lengths.push_back(found);
+      lengths[s] = static_cast<std::int64_t>(groups - before);
     }
-    const auto on_device = [&](const std::vector<std::int64_t>& list) {
-      return detail::transferred(from_vector(list), x.device());
+    const auto of_groups = [&](const Tensor& list) {
+      return detail::transferred(clone(slice(list, 0, 0, static_cast<std::int64_t>(groups))), x.device());
     };
     const Offsets offsets(lengths, where);
-    return RaggedUnique{Ragged(detail::take_rows("unique", sorted.values(), on_device(begins), where), offsets, where),
-                        x.with(on_device(inverse)), Ragged(on_device(counts), offsets, where)};
+    return RaggedUnique{Ragged(detail::take_rows("unique", sorted.values(), of_groups(begins), where), offsets, where),
+                        x.with(detail::transferred(inverse, x.device())), Ragged(of_groups(counts), offsets, where)};
   });
 }
 
