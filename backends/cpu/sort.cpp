@@ -109,6 +109,52 @@ Pair<Key>* radix_sort(Pair<Key>* line, Pair<Key>* other, int64_t n) {
   return line;
 }
 
+/// Sorts `line`, with `other` as room.
+template <class Key>
+Pair<Key>* sort_pairs(Pair<Key>* line, Pair<Key>* other, int64_t n) {
+  if (n > kShort) return radix_sort(line, other, n);
+  insertion_sort(line, n);
+  return line;
+}
+
+/// Of n elements that are `step` apart, those whose keys are at most `limit`, in their order; -1 if there is no room for so many.
+template <class Key>
+__attribute__((noinline)) int64_t collect(const Key* x, int64_t n, int64_t step, Order order, Key limit,
+                                          Pair<Key>* found, int64_t room) {
+  Key keys[kKeys];
+  int64_t total = 0;
+  for (int64_t begin = 0; begin < n; begin += kKeys) {
+    const int64_t count = min(kKeys, n - begin);
+    make_keys(x + begin * step, count, step, order, keys);
+    Key some = 0;
+#pragma omp simd reduction(| : some)
+    for (int64_t i = 0; i < count; ++i) some |= keys[i] <= limit ? Key(1) : Key(0);
+    if (!some) continue;
+    if (total + count > room) return -1;
+    for (int64_t i = 0; i < count; ++i) {
+      found[total] = {keys[i], begin + i};
+      total += keys[i] <= limit;
+    }
+  }
+  return total;
+}
+
+/// Where the first k of n elements that are `step` apart are, in order: in memory of 2 `room` pairs. A sample tells a key that most
+/// likely more than k are below, by three deviations and more of their number, and few more. Null if it was wrong.
+template <class Key>
+const Pair<Key>* select_first(const Key* x, int64_t n, int64_t k, int64_t step, Order order, Pair<Key>* line,
+                              int64_t room) {
+  constexpr int64_t most = 4 * kShort;
+  const int64_t sample = n < (1 << 14) ? kShort : most;
+  Key keys[most];
+  make_keys(x, sample, n / sample * step, order, keys);
+  for (int64_t i = 0; i < sample; ++i) line[i].key = keys[i];
+  const int64_t expected = k * sample / n;
+  const Key limit = sort_pairs(line, line + room, sample)[expected + expected / 2 + 3].key;
+  const int64_t found = collect(x, n, step, order, limit, line, room);
+  return found < k ? nullptr : sort_pairs(line, line + room, found);
+}
+
 /// The first k of n elements that are `step` apart.
 template <class Key>
 void sort_line(const Key* x, int64_t n, int64_t k, int64_t step, Order order, Key* y, int64_t* which) {
@@ -125,16 +171,15 @@ void sort_line(const Key* x, int64_t n, int64_t k, int64_t step, Order order, Ke
     return write(first);
   }
   const Scratch memory(static_cast<std::size_t>(n) * 2 * sizeof(Pair<Key>) + 1);
-  auto* line = memory.as<Pair<Key>>();
+  auto* const line = memory.as<Pair<Key>>();
+  if (n >= 8 * kShort && k < n / 4) {
+    const Pair<Key>* const sorted = select_first(x, n, k, step, order, line, n / 2);
+    if (sorted != nullptr) return write(sorted);
+  }
   auto* const keys = reinterpret_cast<Key*>(line + n);
   make_keys(x, n, step, order, keys);
   for (int64_t i = 0; i < n; ++i) line[i] = {keys[i], i};
-  if (n <= kShort) {
-    insertion_sort(line, n);
-  } else {
-    line = radix_sort(line, line + n, n);
-  }
-  write(line);
+  write(sort_pairs(line, line + n, n));
 }
 
 /// Sorting n elements costs about this many element operations.

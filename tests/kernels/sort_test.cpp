@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -64,21 +65,13 @@ TYPED_TEST_SUITE(Sort, SortedTypes);
 
 TYPED_TEST(Sort, IsTheStableOrderOfEachLine) {
   using Case = std::array<int64_t, 4>;  // outer, n, inner, k
-  for (const auto& [outer, n, inner, k] : {Case{1, 1, 1, 1},
-                                           {3, 2, 1, 2},
-                                           {5, 64, 1, 64},
-                                           {5, 65, 1, 65},
-                                           {2, 63, 3, 10},
-                                           {1, 1025, 7, 1025},
-                                           {40, 257, 2, 3},
-                                           {3, 1025, 1, 16},  // the first few are selected, up to here
-                                           {3, 1025, 1, 17},
-                                           {2, 1000, 3, 15},
-                                           {9, 8, 1, 1},
-                                           {1, 50000, 1, 50000},
-                                           {2, 33, 0, 33},
-                                           {0, 33, 2, 33},
-                                           {2, 33, 2, 0}}) {
+  for (const auto& [outer, n, inner, k] :
+       {Case{1, 1, 1, 1},   {3, 2, 1, 2},     {5, 64, 1, 64},       {5, 65, 1, 65},      {2, 63, 3, 10},
+        {1, 1025, 7, 1025}, {40, 257, 2, 3},  {3, 1025, 1, 16},  // the first few are selected, up to here
+        {3, 1025, 1, 17},   {2, 1000, 3, 15}, {3, 511, 1, 100},  // from 512 on by a sample, less than a quarter of them
+        {3, 512, 1, 127},   {3, 512, 3, 128}, {2, 777, 3, 60},      {1, 16383, 1, 4000}, {1, 16384, 2, 4000},
+        {1, 20000, 1, 20},  {9, 8, 1, 1},     {1, 50000, 1, 50000}, {2, 33, 0, 33},      {0, 33, 2, 33},
+        {2, 33, 2, 0}}) {
     const auto x = awkward<TypeParam>(Shape{outer, n, inner}, 1);
     for (const bool descending : {false, true}) {
       TestArray<TypeParam> y(Shape{outer, k, inner});
@@ -95,6 +88,33 @@ TYPED_TEST(Sort, IsTheStableOrderOfEachLine) {
           const TypeParam got = y[at], expected = x[(o * n + from) * inner + j];
           ASSERT_EQ(std::memcmp(&got, &expected, sizeof got), 0);
         }
+      }
+    }
+  }
+}
+
+// The sample, every n / 64th element or every n / 256th, is right only where it is like the others.
+TYPED_TEST(Sort, FindsTheFirstWhateverASampleTells) {
+  constexpr int64_t k = 100;
+  for (const int64_t n : {1024, 16384}) {
+    const int64_t apart = n == 1024 ? 16 : 64;
+    const auto low = [=](int64_t i) { return i % apart == 0 ? 0 : 1 + i % 7; };
+    const auto high = [=](int64_t i) { return i % apart == 0 ? 99 : i % 7; };
+    const auto rising = [](int64_t i) { return i / 3; };
+    const auto falling = [](int64_t i) { return -i / 3; };
+    const auto constant = [](int64_t) { return 5; };
+    const std::vector<std::function<int64_t(int64_t)>> numbers = {low, high, rising, falling, constant};
+    for (std::size_t which_numbers = 0; which_numbers < numbers.size(); ++which_numbers) {
+      TestArray<TypeParam> x(Shape{n});
+      for (int64_t i = 0; i < n; ++i) x.set(i, static_cast<TypeParam>(numbers[which_numbers](i)));
+      for (const bool descending : {false, true}) {
+        TestArray<TypeParam> y(Shape{k});
+        TestArray<int64_t> which(Shape{k});
+        test::cpu().sort(x, 0, descending, y, which);
+        EXPECT_TRUE(which.margins_intact());
+        const std::vector<int64_t> order = order_of(x, 0, n, 1, descending);
+        for (int64_t i = 0; i < k; ++i)
+          ASSERT_EQ(which[i], order[static_cast<std::size_t>(i)]) << n << ' ' << which_numbers << ' ' << i;
       }
     }
   }
