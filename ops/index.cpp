@@ -43,7 +43,56 @@ void check_mask(const char* op, const Tensor& mask, const Tensor& x, SourceLocat
         std::string(op) + ": mask must be on " + x.device().name() + " like x, got " + mask.device().name(), where);
 }
 
+// An array as rows: of what lies behind an axis, [outer size] of `inner` elements.
+struct RowsAlong {
+  std::int64_t outer = 1, size, inner = 1;
+
+  RowsAlong(const Tensor& x, int axis) : size(x.shape()[axis]) {
+    for (int i = 0; i < axis; ++i) outer *= x.shape()[i];
+    for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
+  }
+  Shape shape() const { return {outer * size, inner}; }
+  // The numbers of rows that an index [outer, n] or [n] names.
+  Tensor numbers(const Tensor& at) const {
+    if (outer == 1) return reshape(at, {at.size()});
+    return untaped([&] {
+      const Tensor first = unsqueeze(arange(outer, {.dtype = i64, .device = at.device()}), 1) * size;
+      const Tensor rows = first + (at.rank() == 1 ? at : reshape(at, {outer, at.shape().back()}));
+      return reshape(rows, {rows.size()});
+    });
+  }
+};
+
+// Whether an index of gather is one number for all that lies behind the axis, as an expanded one is.
+bool names_rows(const Tensor& index, int axis) {
+  std::int64_t inner = 1;
+  for (int i = axis + 1; i < index.rank(); ++i) {
+    if (index.shape()[i] > 1 && index.array().strides[i] != 0) return false;
+    inner *= index.shape()[i];
+  }
+  return inner > 1;
+}
+
+// Of what names_rows, that number: without the axes behind `axis`.
+Tensor of_rows(Tensor index, int axis) {
+  while (index.rank() > axis + 1) index = select(index, -1, 0);
+  return index;
+}
+
+// An index of gather, checked; of rows only their numbers are, and stay what is in memory.
+Tensor checked_along(const char* op, const Tensor& index, int axis, const Tensor& x, SourceLocation where) {
+  const std::int64_t size = x.shape()[axis];
+  if (!names_rows(index, axis)) return detail::checked_index(op, index, size, x, where);
+  Tensor at = detail::checked_index(op, of_rows(index, axis), size, x, where);
+  while (at.rank() < index.rank()) at = unsqueeze(at, -1);
+  return expand(at, index.shape());
+}
+
 Tensor gathered(const char* op, const Tensor& x, int axis, const Tensor& at, SourceLocation where) {
+  if (names_rows(at, axis)) {
+    const RowsAlong rows(x, axis);
+    return reshape(detail::take_rows(op, reshape(x, rows.shape()), rows.numbers(of_rows(at, axis)), where), at.shape());
+  }
   Tensor y = empty(at.shape(), x.options());
   backend(x.device()).gather(packed(x).array(), at.array(), axis, y.array());
   detail::record_gather(op, where, x, y, axis, at);
@@ -55,7 +104,14 @@ Tensor scattered(const Tensor& x, int axis, const Tensor& at, const Tensor& src,
   check::like("scatter_add", "src", src, "x", x, where);
   check::shape("scatter_add", "src", src, at.shape(), where);
   Tensor y = detail::copied(x, x.dtype());
-  backend(x.device()).scatter_add(packed(src).array(), at.array(), axis, y.array());
+  if (src.size() > 0 && names_rows(at, axis)) {
+    const RowsAlong rows(x, axis), taken(src, axis);
+    backend(x.device())
+        .add_rows(detail::reshaped(packed(src), taken.shape()).array(), rows.numbers(of_rows(at, axis)).array(),
+                  detail::reshaped(y, rows.shape()).array());
+  } else {
+    backend(x.device()).scatter_add(packed(src).array(), at.array(), axis, y.array());
+  }
   if (taping())
     record_op("scatter_add", where, {&x, &src}, y, {&at}, [axis, at](Gradients& g) {
       if (g.needs(0)) g.add(0, g.dy());
@@ -129,7 +185,7 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index, SourceLocation whe
   axis = check::axis("gather", axis, x.rank(), where);
   check::index("gather", "index", index, where);
   check_around("gather", "index", index, x, axis, where);
-  return gathered("gather", x, axis, detail::checked_index("gather", index, x.shape()[axis], x, where), where);
+  return gathered("gather", x, axis, checked_along("gather", index, axis, x, where), where);
 }
 
 Ragged gather(const Ragged& x, const Ragged& index, SourceLocation where) {
@@ -147,8 +203,7 @@ Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor&
   axis = check::axis("scatter_add", axis, x.rank(), where);
   check::index("scatter_add", "index", index, where);
   check_around("scatter_add", "index", index, x, axis, where);
-  const Tensor at = detail::checked_index("scatter_add", index, x.shape()[axis], x, where);
-  return scattered(x, axis, at, src, where);
+  return scattered(x, axis, checked_along("scatter_add", index, axis, x, where), src, where);
 }
 
 Ragged scatter_add(const Ragged& x, const Ragged& index, const Ragged& src, SourceLocation where) {
@@ -171,16 +226,11 @@ Tensor index_select(const Tensor& x, int axis, const Tensor& index, SourceLocati
   const std::int64_t size = x.shape()[axis];
   const Tensor at = detail::checked_index("index_select", index, size, x, where);
   if (axis == 0) return detail::take_rows("index_select", x, at, where);
-  // As rows of [outer size, inner], so that a row is what lies behind the axis.
-  std::int64_t outer = 1, inner = 1;
-  for (int i = 0; i < axis; ++i) outer *= x.shape()[i];
-  for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
-  if (inner == 1 && !is_half(x.dtype())) return selected(x, axis, at, where);
-  const Tensor rows =
-      untaped([&] { return unsqueeze(arange(outer, {.dtype = i64, .device = x.device()}), 1) * size + at; });
+  const RowsAlong rows(x, axis);
+  if (rows.inner == 1 && !is_half(x.dtype())) return selected(x, axis, at, where);
   Shape shape = x.shape();
   shape[axis] = at.size();
-  return reshape(detail::take_rows("index_select", reshape(x, {outer * size, inner}), rows, where), shape);
+  return reshape(detail::take_rows("index_select", reshape(x, rows.shape()), rows.numbers(at), where), shape);
 }
 
 Ragged index_select(const Ragged& x, int axis, const Tensor& index, SourceLocation where) {

@@ -8,10 +8,12 @@
 
 /// Elements, rows and sequences by index, of any dtype. Copies; all are recorded, with gradients of any order. Indices are i32
 /// or i64 and never negative; where several name one element, its gradients are summed in their order. Negative axes count
-/// from the last. Throw DTypeError, DeviceError, ShapeError, and IndexError with position and value.
+/// from the last. Throw DTypeError, DeviceError, ShapeError, and IndexError with position and value; of an index that `expand`
+/// repeats over all axes behind the one it counts along, the position without these.
 namespace reel {
 
-/// y[.., i, ..] = x[.., index[.., i, ..], ..] along `axis`; y has index's shape, which is x's but for that axis.
+/// y[.., i, ..] = x[.., index[.., i, ..], ..] along `axis`; y has index's shape, which is x's but for that axis. An index that is
+/// one number for all that lies behind the axis, as `expand(unsqueeze(rows, 1), {n, width})`, takes whole rows at once.
 REEL_API Tensor gather(const Tensor& x, int axis, const Tensor& index,
                        SourceLocation where = SourceLocation::current());
 /// Along the rows of each sequence: index [its total, x's other axes] has as many sequences as x, of any lengths, and counts
@@ -22,7 +24,7 @@ REEL_API Ragged gather(const Ragged& x, int axis, const Ragged& index,
                        SourceLocation where = SourceLocation::current());
 
 /// x with x[.., index[.., i, ..], ..] += src[.., i, ..] along `axis`, in ascending order of i; index has src's shape, which is
-/// x's but for that axis. f32 or f64.
+/// x's but for that axis. Whole rows are added at once where the index is expanded as in gather. f32 or f64.
 REEL_API Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& src,
                             SourceLocation where = SourceLocation::current());
 /// Along the rows of each sequence, as in gather; index and src have the same lengths.

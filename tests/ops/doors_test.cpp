@@ -160,6 +160,8 @@ const std::set<std::pair<std::string, std::string>> kCalledByTheRow = {
     {"concatenate", "slice"},
     {"concatenate_batches", "slice"},
     {"lkj_cholesky", "CorrelationCholesky"},
+    {"gather", "expand"},
+    {"scatter_add", "expand"},
     {"where", "greater"},
     {"where", "slice"},
 };
@@ -211,7 +213,9 @@ const std::set<std::pair<std::string, std::string>> kBuiltByTheRow = {
     {"nll_loss", "arange"},      {"nll_loss", "transpose"},
     {"logical_not", "relu"},     {"isinf", "relu"},
     {"isfinite", "relu"},        {"cholesky", "add"},
-    {"unique", "select"},        {"where", "greater"},
+    {"unique", "select"},        {"gather", "expand"},
+    {"scatter_add", "expand"},
+    {"where", "greater"},
 };
 // Rows that change the shapes before they call, and those that are told another list than an operand's shape.
 const std::set<std::string> kOtherShapes = {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "reel/ops/arithmetic.h"
+#include "reel/ops/views.h"
 #include "reel/tests/ops/sequences.h"
 
 namespace reel::test {
@@ -15,51 +16,68 @@ const TensorOptions kInteger{.dtype = i64};
 
 std::int64_t integer(const Ref& x, const Index& index) { return static_cast<std::int64_t>(at(x, index)); }
 
-// x [rows, 2, cols], an index with `length` along `axis`.
-Tensors with_index(Maker& make, Size size, int axis, std::int64_t length) {
-  const Extent n = extent_of(size);
-  const Shape shape{n.rows, 2, n.cols};
-  Shape other = shape;
-  if (shape[axis] > 0) other[axis] = length;
-  return Tensors{make.uniform(shape), make.index(other, shape[axis])};
-}
+// An index of gather along `axis`, with `length` elements there; expanded: one for all that lies behind the axis.
+struct Along {
+  int axis;
+  std::int64_t length;
+  bool expanded = false;
 
-OpCase gathers(const std::string& variant, int axis, std::int64_t length) {
+  Shape of(const Shape& x) const {
+    Shape shape = x;
+    if (x[axis] > 0) shape[axis] = length;
+    return shape;
+  }
+  // x [rows, 2, cols] and the index.
+  Tensors inputs(Maker& make, Size size) const {
+    const Extent n = extent_of(size);
+    const Shape x{n.rows, 2, n.cols};
+    Shape index = of(x);
+    for (int i = axis + 1; expanded && i < index.rank(); ++i) index[i] = 1;
+    return Tensors{make.uniform(x), make.index(index, x[axis])};
+  }
+  Tensor index(const Tensors& in) const { return expanded ? expand(in[1], of(in[0].shape())) : in[1]; }
+  // Where element i of the result comes from.
+  Index source(const std::vector<Ref>& in, Index i) const {
+    Index place = i;
+    for (std::size_t k = static_cast<std::size_t>(axis) + 1; expanded && k < i.size(); ++k) i[k] = 0;
+    place[static_cast<std::size_t>(axis)] = integer(in[1], i);
+    return place;
+  }
+};
+
+OpCase gathers(const std::string& variant, Along along) {
   return {.name = "gather" + variant,
-          .inputs = [=](Maker& make, Size size) { return with_index(make, size, axis, length); },
-          .call = [axis](const Tensors& in) { return gather(in[0], axis, in[1]); },
+          .inputs = [=](Maker& make, Size size) { return along.inputs(make, size); },
+          .call = [along](const Tensors& in) { return gather(in[0], along.axis, along.index(in)); },
           .reference =
-              [axis](const std::vector<Ref>& in) {
-                return filled(in[1].shape, [&](Index i) {
-                  i[static_cast<std::size_t>(axis)] = integer(in[1], i);
-                  return at(in[0], i);
-                });
+              [along](const std::vector<Ref>& in) {
+                return filled(along.of(in[0].shape), [&](const Index& i) { return at(in[0], along.source(in, i)); });
               },
-          .tolerance = 0};
+          .tolerance = 0,
+          .mixes_rows = along.expanded && along.axis == 0 ? "expands one index to all rows" : ""};
 }
 
-OpCase scatters(const std::string& variant, int axis, std::int64_t length) {
+OpCase scatters(const std::string& variant, Along along) {
   return {.name = "scatter_add" + variant,
           .inputs =
               [=](Maker& make, Size size) {
-                Tensors in = with_index(make, size, axis, length);
-                in.push_back(make.uniform(in[1].shape()));
+                Tensors in = along.inputs(make, size);
+                in.push_back(make.uniform(along.of(in[0].shape())));
                 return in;
               },
-          .call = [axis](const Tensors& in) { return scatter_add(in[0], axis, in[1], in[2]); },
+          .call = [along](const Tensors& in) { return scatter_add(in[0], along.axis, along.index(in), in[2]); },
           .reference =
-              [axis](const std::vector<Ref>& in) {
+              [along](const std::vector<Ref>& in) {
                 Ref y = in[0];
-                for (std::int64_t k = 0; k < in[1].shape.size(); ++k) {
-                  Index i = index_of(k, in[1].shape);
-                  i[static_cast<std::size_t>(axis)] = integer(in[1], i);
+                for (std::int64_t k = 0; k < in[2].shape.size(); ++k) {
+                  const Index i = along.source(in, index_of(k, in[2].shape));
                   y.v[static_cast<std::size_t>(flat_of(i, y.shape))] += in[2].v[static_cast<std::size_t>(k)];
                 }
                 return y;
               },
           .differentiable = {0, 2},
           .tolerance = 20,
-          .mixes_rows = axis == 0 ? "adds rows to others" : ""};
+          .mixes_rows = along.axis == 0 ? "adds rows to others" : ""};
 }
 
 OpCase selects(const std::string& variant, int axis, std::int64_t count,
@@ -114,7 +132,7 @@ OpCase masked(const std::string& variant, std::function<Shape(Extent)> mask,
 
 std::vector<OpCase> index_cases() {
   std::vector<OpCase> rows;
-  rows.push_back(gathers("", 2, 5));
+  rows.push_back(gathers("", {2, 5}));
   rows.back().bad = {{[] {
                         gather(ones({2, 2}), 1, tensor({0, 1, 2, 0}, {2, 2}, kInteger));
                       },
@@ -131,9 +149,11 @@ std::vector<OpCase> index_cases() {
                         gather(ones({2, 2}), 2, ones({2, 2}));
                       },
                       {"gather", "axis must be in [-2, 2), got 2"}}};
-  rows.push_back(gathers("/middle", 1, 3));
-  rows.push_back(gathers("/rows", 0, 7));
-  rows.push_back(scatters("", 2, 5));
+  rows.push_back(gathers("/middle", {1, 3}));
+  rows.push_back(gathers("/rows", {0, 7}));
+  rows.push_back(gathers("/expanded_middle", {1, 3, true}));
+  rows.push_back(gathers("/expanded_rows", {0, 7, true}));
+  rows.push_back(scatters("", {2, 5}));
   rows.back().bad = {
       {[] {
          scatter_add(ones({2}), 0, tensor({0, 2}, kInteger), ones({2}));
@@ -143,8 +163,10 @@ std::vector<OpCase> index_cases() {
       {[] { scatter_add(arange(2), 0, arange(2), arange(2)); }, {"scatter_add", "x must be f32 or f64, got i64"}},
       {[] { scatter_add(ones({2}), 0, arange(2), ones({2}, {.dtype = f64})); },
        {"scatter_add", "src must be f32 like x, got f64"}}};
-  rows.push_back(scatters("/middle", 1, 3));
-  rows.push_back(scatters("/rows", 0, 7));
+  rows.push_back(scatters("/middle", {1, 3}));
+  rows.push_back(scatters("/rows", {0, 7}));
+  rows.push_back(scatters("/expanded_middle", {1, 3, true}));
+  rows.push_back(scatters("/expanded_rows", {0, 7, true}));
   const auto along = [](int axis) {
     return [axis](const Tensor& x, const Tensor& index) { return index_select(x, axis, index); };
   };

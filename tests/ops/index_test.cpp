@@ -20,6 +20,7 @@
 #include "reel/ops/reduce.h"
 #include "reel/ops/sparse.h"
 #include "reel/ops/views.h"
+#include "reel/tests/expect.h"
 
 namespace reel::test {
 namespace {
@@ -220,6 +221,21 @@ TEST(ScatterAdd, AddsInAscendingOrder) {
   const Tensor src = tensor({1e8, -1e8, 1, 1e8, 1, -1e8});
   const Tensor y = scatter_add(zeros({2}), 0, tensor({0, 0, 0, 1, 1, 1}, kInteger), src);
   EXPECT_THAT(y.to_vector<double>(), ElementsAre(1, 0));
+}
+
+TEST(ScatterAdd, HasTheBitsOfThePackedIndexWhereItIsExpanded) {
+  Generator random(5);
+  const Tensor x = randn({3, 20, 40}, random), src = randn({3, 50, 40}, random),
+               index = expand(unsqueeze(randint(0, 20, {3, 50}, random), 2), {3, 50, 40});
+  for (const DType dtype : {i32, i64}) {
+    const Tensor rows = expand(cast(slice(index, 2, 0, 1), dtype), index.shape());
+    ASSERT_EQ(rows.array().strides[2], 0);
+    EXPECT_EQ(scatter_add(x, 1, rows, src).to_vector<float>(),
+              scatter_add(x, 1, contiguous(index), src).to_vector<float>());
+    EXPECT_EQ(gather(x, 1, rows).to_vector<float>(), gather(x, 1, contiguous(index)).to_vector<float>());
+  }
+  EXPECT_THROW_WITH(gather(x, 1, expand(full({3, 1, 1}, 20, {.dtype = i64}), {3, 2, 40})), IndexError, "gather",
+                    "[0, 20)", "got 20 at position 0");
 }
 
 TEST(EmbeddingBag, OfNothingIsZeroOrForTheMaximumMinusInfinity) {
