@@ -57,6 +57,17 @@ void insertion_sort(Pair<Key>* line, int64_t n) {
 constexpr int64_t kFew = 16;
 constexpr int64_t kKeys = 64;  // made and compared at a time
 
+/// Makes the keys of at most kKeys elements, and all others the highest, and tells whether one is below `limit`.
+template <class Key>
+__attribute__((noinline)) bool some_below(const Key* x, int64_t n, int64_t step, Order order, Key limit, Key* keys) {
+  for (int64_t i = n; i < kKeys; ++i) keys[i] = ~Key(0);
+  make_keys(x, n, step, order, keys);
+  Key some = 0;
+#pragma omp simd reduction(| : some)
+  for (int64_t i = 0; i < kKeys; ++i) some |= keys[i] < limit ? Key(1) : Key(0);
+  return some != 0;
+}
+
 /// The first k <= kFew of n elements that are `step` apart, in order; k <= n.
 template <class Key>
 __attribute__((noinline)) void select_few(const Key* x, int64_t n, int64_t k, int64_t step, Order order,
@@ -67,12 +78,8 @@ __attribute__((noinline)) void select_few(const Key* x, int64_t n, int64_t k, in
   insertion_sort(first, k);
   for (int64_t begin = k; begin < n; begin += kKeys) {
     const int64_t count = min(kKeys, n - begin);
-    make_keys(x + begin * step, count, step, order, keys);
-    const Key last = first[k - 1].key;
-    Key some = 0;
-#pragma omp simd reduction(| : some)
-    for (int64_t i = 0; i < count; ++i) some |= keys[i] < last ? Key(1) : Key(0);
-    for (int64_t i = 0; some && i < count; ++i) {
+    if (!some_below(x + begin * step, count, step, order, first[k - 1].key, keys)) continue;
+    for (int64_t i = 0; i < count; ++i) {
       if (keys[i] >= first[k - 1].key) continue;
       first[k - 1] = {keys[i], begin + i};
       for (int64_t j = k - 1; j > 0 && first[j].key < first[j - 1].key; --j) {
@@ -117,7 +124,7 @@ Pair<Key>* sort_pairs(Pair<Key>* line, Pair<Key>* other, int64_t n) {
   return line;
 }
 
-/// Of n elements that are `step` apart, those whose keys are at most `limit`, in their order; -1 if there is no room for so many.
+/// Of n elements that are `step` apart, those whose keys are below `limit`, in their order; -1 if there is no room for so many.
 template <class Key>
 __attribute__((noinline)) int64_t collect(const Key* x, int64_t n, int64_t step, Order order, Key limit,
                                           Pair<Key>* found, int64_t room) {
@@ -125,15 +132,11 @@ __attribute__((noinline)) int64_t collect(const Key* x, int64_t n, int64_t step,
   int64_t total = 0;
   for (int64_t begin = 0; begin < n; begin += kKeys) {
     const int64_t count = min(kKeys, n - begin);
-    make_keys(x + begin * step, count, step, order, keys);
-    Key some = 0;
-#pragma omp simd reduction(| : some)
-    for (int64_t i = 0; i < count; ++i) some |= keys[i] <= limit ? Key(1) : Key(0);
-    if (!some) continue;
+    if (!some_below(x + begin * step, count, step, order, limit, keys)) continue;
     if (total + count > room) return -1;
     for (int64_t i = 0; i < count; ++i) {
       found[total] = {keys[i], begin + i};
-      total += keys[i] <= limit;
+      total += keys[i] < limit;
     }
   }
   return total;
@@ -150,7 +153,8 @@ const Pair<Key>* select_first(const Key* x, int64_t n, int64_t k, int64_t step, 
   make_keys(x, sample, n / sample * step, order, keys);
   for (int64_t i = 0; i < sample; ++i) line[i].key = keys[i];
   const int64_t expected = k * sample / n;
-  const Key limit = sort_pairs(line, line + room, sample)[expected + expected / 2 + 3].key;
+  const Key limit =
+      sort_pairs(line, line + room, sample)[expected + expected / 2 + 3].key + 1;  // 0 of the highest: wrong
   const int64_t found = collect(x, n, step, order, limit, line, room);
   return found < k ? nullptr : sort_pairs(line, line + room, found);
 }
@@ -158,7 +162,7 @@ const Pair<Key>* select_first(const Key* x, int64_t n, int64_t k, int64_t step, 
 /// The first k of n elements that are `step` apart.
 template <class Key>
 void sort_line(const Key* x, int64_t n, int64_t k, int64_t step, Order order, Key* y, int64_t* which) {
-  const auto write = [=](const Pair<Key>* sorted) {
+  const auto write = [=](const Pair<Key>* sorted) __attribute__((noinline)) {
     for (int64_t i = 0; i < k; ++i) {
       const int64_t position = sorted[i].position;
       y[i * step] = x[position * step];
@@ -166,20 +170,21 @@ void sort_line(const Key* x, int64_t n, int64_t k, int64_t step, Order order, Ke
     }
   };
   if (k <= kFew && k < n / 4) {
-    Pair<Key> first[kFew];
-    select_few(x, n, k, step, order, first);
-    return write(first);
+    Pair<Key> few[kFew];
+    select_few(x, n, k, step, order, few);
+    return write(few);
   }
   const Scratch memory(static_cast<std::size_t>(n) * 2 * sizeof(Pair<Key>) + 1);
   auto* const line = memory.as<Pair<Key>>();
-  if (n >= 8 * kShort && k < n / 4) {
-    const Pair<Key>* const sorted = select_first(x, n, k, step, order, line, n / 2);
-    if (sorted != nullptr) return write(sorted);
+  const Pair<Key>* sorted = nullptr;
+  if (n >= 8 * kShort && k < n / 4) sorted = select_first(x, n, k, step, order, line, n / 2);
+  if (sorted == nullptr) {
+    auto* const keys = reinterpret_cast<Key*>(line + n);
+    make_keys(x, n, step, order, keys);
+    for (int64_t i = 0; i < n; ++i) line[i] = {keys[i], i};
+    sorted = sort_pairs(line, line + n, n);
   }
-  auto* const keys = reinterpret_cast<Key*>(line + n);
-  make_keys(x, n, step, order, keys);
-  for (int64_t i = 0; i < n; ++i) line[i] = {keys[i], i};
-  write(sort_pairs(line, line + n, n));
+  write(sorted);
 }
 
 /// Sorting n elements costs about this many element operations.

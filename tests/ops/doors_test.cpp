@@ -214,8 +214,7 @@ const std::set<std::pair<std::string, std::string>> kBuiltByTheRow = {
     {"logical_not", "relu"},     {"isinf", "relu"},
     {"isfinite", "relu"},        {"cholesky", "add"},
     {"unique", "select"},        {"gather", "expand"},
-    {"scatter_add", "expand"},
-    {"where", "greater"},
+    {"scatter_add", "expand"},   {"where", "greater"},
 };
 // Rows that change the shapes before they call, and those that are told another list than an operand's shape.
 const std::set<std::string> kOtherShapes = {
