@@ -34,30 +34,58 @@ struct Side {
   }
 };
 
-/// Whether operand k is the same short row again and again while the other input and y have no gaps.
-bool repeats_row(const Nest<3>& nest, int k) {
+/// What an operand has for each of many short rows: nothing known, the same row, or one number for all of its elements.
+enum class Repeats { nothing, row, numbers };
+
+/// Of operand k, whose elements take `size` bytes, where the other input and y have no gaps.
+Repeats repeats(const Nest<3>& nest, int k, int64_t size) {
+  constexpr int64_t most_bytes = 256;  // of a row, from which on a call for each row, with the number, is as fast
   const int64_t inner = nest.inner();
-  if (nest.rank != 2 || 2 * inner > kBuffer) return false;
+  if (nest.rank != 2 || 2 * inner > kBuffer) return Repeats::nothing;
   for (int i = 0; i < 3; ++i) {
-    if (nest.inner_stride(i) != 1 || nest.strides[i][0] != (i == k ? 0 : inner)) return false;
+    if (i != k && (nest.inner_stride(i) != 1 || nest.strides[i][0] != inner)) return Repeats::nothing;
   }
-  return true;
+  if (nest.inner_stride(k) == 1) return nest.strides[k][0] == 0 ? Repeats::row : Repeats::nothing;
+  const bool numbers = nest.inner_stride(k) == 0 && inner * size <= most_bytes && (size == 4 || size == 8);
+  return numbers ? Repeats::numbers : Repeats::nothing;
 }
 
-/// Many short rows at once, next to as many copies of the row that repeats.
-template <class Apply>
-void run_repeated(const Nest<3>& nest, const void* row, int64_t size, Apply apply) {
-  const int64_t inner = nest.inner(), rows = nest.sizes[0];
-  const int64_t copies = min(kBuffer / inner, rows);
-  alignas(64) char buffer[kBuffer * 8];
-  const int64_t bytes = copies * inner * size;
-  __builtin_memcpy(buffer, row, static_cast<std::size_t>(inner * size));
-  for (int64_t done = inner * size; done < bytes; done *= 2) {
-    __builtin_memcpy(buffer + done, buffer, static_cast<std::size_t>(min(done, bytes - done)));
+/// `inner` copies of each of `rows` numbers that are `step` apart, and up to a vector more behind the last.
+template <class T>
+__attribute__((noinline)) void repeat_numbers(const T* x, int64_t step, int64_t rows, int64_t inner, T* to) {
+  for (int64_t r = 0; r < rows; ++r, x += step, to += inner) {
+    const auto number = Vec<T>::broadcast(*x);
+    for (int64_t j = 0; j < inner; j += Vec<T>::width) number.store(to + j);
   }
+}
+
+/// Many short rows at once, next to copies of what repeats, operand k.
+void run_repeated(const Runs& runs, const Nest<3>& nest, int k, Repeats kind, const void* const (&data)[3],
+                  const int64_t (&sizes)[3]) {
+  const int64_t inner = nest.inner(), rows = nest.sizes[0], size = sizes[k], step = nest.strides[k][0];
+  const int64_t copies = min(kBuffer / inner, rows);
+  alignas(64) char row_copies[kBuffer * 8];
+  if (kind == Repeats::row) fill_copies(row_copies, data[k], inner * size, copies * inner * size);
   const int64_t chunk = max<int64_t>(1, kGrain / (copies * inner)) * copies;
   parallel_for(rows, chunk, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; r += copies) apply(r * inner, buffer, min(copies, end - r) * inner);
+    alignas(64) char number_copies[kBuffer * 8 + kVectorBytes];
+    for (int64_t r = begin; r < end; r += copies) {
+      const int64_t some = min(copies, end - r);
+      const char* part = row_copies;
+      if (kind == Repeats::numbers) {
+        const char* const numbers = static_cast<const char*>(data[k]) + r * step * size;
+        part = number_copies;
+        if (size == 4)
+          repeat_numbers(reinterpret_cast<const float*>(numbers), step, some, inner,
+                         reinterpret_cast<float*>(number_copies));
+        else
+          repeat_numbers(reinterpret_cast<const double*>(numbers), step, some, inner,
+                         reinterpret_cast<double*>(number_copies));
+      }
+      const char* const other = static_cast<const char*>(data[1 - k]) + r * inner * sizes[1 - k];
+      char* const to = static_cast<char*>(const_cast<void*>(data[2])) + r * inner * sizes[2];
+      runs.arrays(k == 0 ? part : other, k == 0 ? other : part, to, some * inner);
+    }
   });
 }
 
@@ -120,17 +148,10 @@ void run_elements(const Runs& runs, const Input& a, const Input& b, const Array&
   const Nest<3> nest = y.contiguous ? collapse<3>(y.shape, strides) : collapse_in_memory_order<3>(y.shape, strides);
   const auto size_a = static_cast<int64_t>(size_of(a.dtype)), size_b = static_cast<int64_t>(size_of(b.dtype));
   const auto size_y = static_cast<int64_t>(size_of(y.dtype));
-  if (repeats_row(nest, 0)) {
-    run_repeated(nest, a.data, size_a, [&](int64_t i, const void* part_a, int64_t n) {
-      runs.arrays(part_a, static_cast<const char*>(b.data) + i * size_b, y.as<char>() + i * size_y, n);
-    });
-    return;
-  }
-  if (repeats_row(nest, 1)) {
-    run_repeated(nest, b.data, size_b, [&](int64_t i, const void* part_b, int64_t n) {
-      runs.arrays(static_cast<const char*>(a.data) + i * size_a, part_b, y.as<char>() + i * size_y, n);
-    });
-    return;
+  for (const int k : {0, 1}) {
+    const Repeats kind = repeats(nest, k, k == 0 ? size_a : size_b);
+    if (kind != Repeats::nothing)
+      return run_repeated(runs, nest, k, kind, {a.data, b.data, y.data}, {size_a, size_b, size_y});
   }
 
   const int64_t stride_a = nest.inner_stride(0), stride_b = nest.inner_stride(1), stride_y = nest.inner_stride(2);

@@ -113,17 +113,24 @@ TYPED_TEST(Binary, EqualsAPlainLoopForEverySize) {
 }
 
 TYPED_TEST(Binary, BroadcastsRowsAndColumns) {
-  for (const Shape& shape : {Shape{70, 130}, Shape{2000, 33}, Shape{3, 300}}) {
-    for (const auto& strides : {std::vector<std::int64_t>{0, 1}, {1, 0}, {0, 0}}) {
+  std::vector<Shape> shapes = {{70, 130}, {2000, 33}, {3, 300}};
+  for (const std::int64_t width : {2, 3, 7, 8, 9, 16, 17, 31, 32, 64, 65, 256}) {
+    for (const std::int64_t rows : {std::int64_t{2}, std::int64_t{170}, 5000 / width}) shapes.push_back({rows, width});
+  }
+  for (const Shape& shape : shapes) {
+    for (const auto& strides : {std::vector<std::int64_t>{0, 1}, {1, 0}, {0, 0}, {5, 0}, {-1, 0}}) {
       TestArray<TypeParam> a = random_array<TypeParam>(shape, 13), b(shape, strides), y(shape), z(shape);
+      TestArray<bool> less(shape);
       randomize(b, 14);
       cpu().binary(BinaryOp::sub, a, b, y);
       cpu().binary(BinaryOp::sub, b, a, z);
+      cpu().binary(BinaryOp::less, b, a, less);
       for (std::int64_t i = 0; i < y.size(); ++i) {
         ASSERT_EQ(y[i], static_cast<TypeParam>(a[i] - b[i]));
         ASSERT_EQ(z[i], static_cast<TypeParam>(b[i] - a[i]));
+        ASSERT_EQ(less[i], b[i] < a[i]);
       }
-      EXPECT_TRUE(y.margins_intact() && z.margins_intact());
+      EXPECT_TRUE(y.margins_intact() && z.margins_intact() && less.margins_intact());
     }
   }
 }
