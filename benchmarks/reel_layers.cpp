@@ -73,8 +73,17 @@ std::vector<Row> layer_rows() {
   r.of_table("variance", [](const Tensor& x) { return var(x, 1); });
   r.of_table("logsumexp", [](const Tensor& x) { return logsumexp(x, 1); });
   r.of_table("cumsum", [](const Tensor& x) { return cumsum(x, 1); });
+  r.of_table("cumsum_columns", [](const Tensor& x) { return cumsum(x, 0); });
   r.of_table("sort", [](const Tensor& x) { return sort(x, 1).values; });
   r.of_table("topk", [](const Tensor& x) { return topk(x, 10, 1).values; });
+  r.rows.push_back(
+      {"topk_100", 0, [] {  // its gradient goes to one of equal elements, to which is each library's choice
+         return forward([x = tensor(1, {kTable[0] * kTable[1]})] { return topk(x, 100, 0).values; });
+       }});
+  r.of_table("sub_column", [](const Tensor& x) {  // as from logits of 8 classes
+    const Tensor rows = reshape(x, {-1, 8});
+    return rows - narrow(rows, 1, 0, 1);
+  });
   r.of_table("roll", [](const Tensor& x) { return roll(x, 3, 1); });
   r.of_table("gather", [at = reshape(labels(kTable[0] * kTable[1], kTable[1]), LayerRows::shape(kTable))](
                            const Tensor& x) { return gather(x, 1, at); });
@@ -82,6 +91,9 @@ std::vector<Row> layer_rows() {
              [at = labels(kTable[1], kTable[1])](const Tensor& x) { return index_select(x, 1, at); });
   r.of_table("index_select", [at = places()](const Tensor& x) { return index_select(x, 0, at); });
   r.of_table("embedding", [at = places()](const Tensor& x) { return embedding(x, at); });
+  r.of_tables("index_add", [at = places()](const Tensor& x, const Tensor& rows) {
+    return scatter_add(x, 0, expand(unsqueeze(at, 1), x.shape()), rows);
+  });
   r.of_tables("concatenate", [](const Tensor& a, const Tensor& b) { return concatenate({a, b}, 1); });
   r.add(
       "matrix_vector",

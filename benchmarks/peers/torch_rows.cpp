@@ -293,8 +293,16 @@ void add_layers(std::vector<Row>& rows) {
   of_table("variance", [](const Tensor& x) { return x.var(1, true); });
   of_table("logsumexp", [](const Tensor& x) { return x.logsumexp(1); });
   of_table("cumsum", [](const Tensor& x) { return x.cumsum(1); });
+  of_table("cumsum_columns", [](const Tensor& x) { return x.cumsum(0); });
   of_table("sort", [](const Tensor& x) { return std::get<0>(x.sort(1)); });
   of_table("topk", [](const Tensor& x) { return std::get<0>(x.topk(10, 1)); });
+  rows.push_back({"topk_100", 0, [] {
+                    return forward([x = tensor(1, {kTable[0] * kTable[1]})] { return std::get<0>(x.topk(100, 0)); });
+                  }});
+  of_table("sub_column", [](const Tensor& x) {
+    const Tensor rows = x.reshape({-1, 8});
+    return rows - rows.narrow(1, 0, 1);
+  });
   of_table("roll", [](const Tensor& x) { return x.roll(3, 1); });
   of_table("gather", [at = labels(kTable[0] * kTable[1], kTable[1]).reshape({kTable[0], kTable[1]})](const Tensor& x) {
     return x.gather(1, at);
@@ -303,6 +311,7 @@ void add_layers(std::vector<Row>& rows) {
            [at = labels(kTable[1], kTable[1])](const Tensor& x) { return x.index_select(1, at); });
   of_table("index_select", [at = places()](const Tensor& x) { return x.index_select(0, at); });
   of_table("embedding", [at = places()](const Tensor& x) { return torch::embedding(x, at); });
+  of_tables("index_add", [at = places()](const Tensor& x, const Tensor& rows) { return x.index_add(0, at, rows); });
   of_tables("concatenate", [](const Tensor& a, const Tensor& b) { return torch::cat({a, b}, 1); });
   add(
       "matrix_vector",
