@@ -163,12 +163,13 @@ class Border {
 
 /// `count` copies of `size` bytes.
 void repeat(char* to, const char* from, std::int64_t size, std::int64_t count) {
-  constexpr std::int64_t most = 4096;  // bytes that are read again: they stay in the first cache
+  const std::int64_t most =
+      std::max<std::int64_t>(size, 4096 / size * size);  // that are read again: they stay in the first cache
   const std::int64_t bytes = count * size;
   if (size == 4) std::memcpy(to, from, 4);
   else std::memcpy(to, from, static_cast<std::size_t>(size));
   for (std::int64_t done = size; done < bytes;) {
-    const std::int64_t more = std::min(bytes - done, done <= most ? done : most / size * size);
+    const std::int64_t more = std::min({bytes - done, done, most});
     std::memcpy(to + done, to, static_cast<std::size_t>(more));
     done += more;
   }
