@@ -9,7 +9,7 @@
 /// Elements, rows and sequences by index, of any dtype. Copies; all are recorded, with gradients of any order. Indices are i32
 /// or i64 and never negative; where several name one element, its gradients are summed in their order. Negative axes count
 /// from the last. Throw DTypeError, DeviceError, ShapeError, and IndexError with position and value; of an index that `expand`
-/// repeats over all axes behind the one it counts along, the position without these.
+/// repeats over all axes behind its own, the position in what was expanded.
 namespace reel {
 
 /// y[.., i, ..] = x[.., index[.., i, ..], ..] along `axis`; y has index's shape, which is x's but for that axis. An index that is

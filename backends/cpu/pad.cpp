@@ -125,17 +125,18 @@ class Border {
   explicit Border(const Layout& layout) : row_(layout.row), mode_(layout.mode) {
     if (!row_.is_padded()) return;
     if (mode_ == PaddingMode::zero) {
-      add_units({0, 0, row_.before, 0});
-      add_units({row_.before + row_.n, 0, row_.after, 0});
+      count_units({0, 0, row_.before, 0});
+      count_units({row_.before + row_.n, 0, row_.after, 0});
       return;
     }
     find_runs(row_, mode_, 0, row_.padded(), [&](const BorderRun& run) {
       if (count_ < kMost) runs_[count_] = run;
       ++count_;
-      add_units(run);
+      count_units(run);
     });
   }
   bool has_few_units() const { return units_count_ <= kMost; }
+  /// Of those that has_few_units.
   std::span<const Unit> units() const { return {units_, static_cast<std::size_t>(units_count_)}; }
   template <class F>
   void for_each_run(std::int64_t begin, std::int64_t end, F f) const {
@@ -147,7 +148,7 @@ class Border {
   }
 
  private:
-  void add_units(const BorderRun& run) {
+  void count_units(const BorderRun& run) {
     for (std::int64_t i = 0; i < run.count && units_count_ + i < kMost; ++i)
       units_[units_count_ + i] = {run.place + i, run.source + i * run.step};
     units_count_ += run.count;

@@ -15,7 +15,10 @@ namespace {
 
 constexpr int64_t kStrip = 64;          // columns side by side
 constexpr int64_t kMostColumns = 4096;  // of a task
-constexpr int kLines = 4;               // without gaps, at once
+constexpr int64_t kFewColumns = 8 * kStrip;
+constexpr int64_t kWideRow = 2048;  // columns
+constexpr int64_t kLargeBytes = 16 << 20;
+constexpr int kLines = 4;  // without gaps, at once
 
 /// What a line's state is kept in: f64, or for integers what wraps around.
 template <class T>
@@ -54,17 +57,17 @@ struct Recurrence {
   }
 };
 
-/// The states of a task's columns.
+/// The states of a task's columns, in one block of rows after the other.
 template <class T>
 struct States {
   using State = typename StateOf<T>::Type;
   State state[kMostColumns];
   T ones[kStrip], zeros[kStrip];
 
-  States(T start, int64_t columns) {
-    std::fill(state, state + columns, static_cast<State>(start));
-    std::fill(ones, ones + kStrip, T(1));
-    std::fill(zeros, zeros + kStrip, kNothing<T>);
+  explicit States(int64_t columns) {
+    columns = min(columns, kStrip);
+    std::fill(ones, ones + columns, T(1));
+    std::fill(zeros, zeros + columns, kNothing<T>);
   }
 
   /// `columns` columns of `rows` rows of walk.width elements. Without a row's own elements its result is the state
@@ -74,6 +77,7 @@ struct States {
     const int64_t step = walk.reverse ? -walk.width : walk.width;
     int64_t row = walk.reverse ? (rows - 1) * walk.width : 0;
     T nowhere[kStrip];
+    for (int64_t j = 0; j < columns; ++j) state[j] = static_cast<State>(recurrence.start);
     if (walk.exclusive && rows > 0)
       for (int64_t j = 0; j < columns; ++j) y[row + j] = static_cast<T>(state[j]);
     for (int64_t i = 0; i < rows; ++i, row += step) {
@@ -155,15 +159,18 @@ void dispatch_scan(DType dtype, F f) {
   dispatch_floating(dtype, f);
 }
 
-/// Threads that write next to each other in a row take lines from each other, and so do their prefetchers: two of a Zen 4 need two to
-/// eight times as long as one for rows of 100 elements. Few columns are therefore one thread's, many are shared by strips, of which
-/// each thread walks several, one after the other. Beyond the caches a strip's lines come one by one, from pages that the next strip
-/// needs again (four times as long for 10,000 rows of 1,000), so that rows are walked whole, by one thread unless they are long.
+/// Threads that write next to each other in a row take lines from each other, and so do their prefetchers: of two threads of a Zen 4
+/// each wrote half of rows of 128 elements, and 1024 rows took two to eight times as long as by one thread; of 20,000 rows of 100 it
+/// would be 0.8 of the time. Few columns of few blocks are therefore one thread's, many are shared by strips, of which each thread
+/// walks several, one after the other. Beyond the caches a strip's lines come one by one, from pages that the next strip needs again
+/// (four times as long for 10,000 rows of 1,000), so that rows are walked whole, or, if they are wide or threads many, in parts.
 int64_t columns_of_a_task(int64_t blocks, int64_t width, int64_t size, int64_t bytes) {
   const int64_t threads = detail::available_threads();
-  if (threads == 1 || size <= kGrain || blocks >= 4 * threads || width < 8 * kStrip)
+  if (threads == 1 || size <= kGrain || blocks >= 4 * threads || width < kFewColumns)
     return even_chunk(width, kMostColumns);
-  return even_chunk(width, !is_past_caches(bytes, 16 << 20) ? kStrip : width < 2048 ? 2048 : 1024);
+  if (!is_past_caches(bytes, kLargeBytes)) return even_chunk(width, kStrip);
+  const int64_t part = width < kWideRow ? kWideRow : kWideRow / 2;  // as measured with two threads
+  return even_chunk(width, max(4 * kStrip, part / (threads / 2)));
 }
 
 /// Blocks of rows, block b from row offsets[b] to offsets[b + 1], or of `length` rows where offsets is null.
@@ -178,6 +185,7 @@ void scan_blocks(ScanOp op, const Array& x, const Array* factor, const Walk& wal
     const int64_t rows = max<int64_t>(1, length);  // of a block, or on average
     const auto first = [=](int64_t block) { return offsets == nullptr ? block * length : offsets[block]; };
     parallel_for(blocks * pieces, max<int64_t>(1, kGrain / (rows * piece)), [&](int64_t begin, int64_t end) {
+      States<T> states(piece);
       for (int64_t unit = begin; unit < end; ++unit) {
         const int64_t block = unit / pieces, column = unit % pieces * piece, row = first(block);
         const int64_t place = row * walk.width + column, columns = min(piece, walk.width - column);
@@ -185,8 +193,7 @@ void scan_blocks(ScanOp op, const Array& x, const Array* factor, const Walk& wal
           scan_lines(walk, recurrence.from(place), to + place, 1, first(block + 1) - row);
           continue;
         }
-        States<T>(recurrence.start, columns)
-            .advance_over(walk, recurrence.from(place), to + place, first(block + 1) - row, columns);
+        states.advance_over(walk, recurrence.from(place), to + place, first(block + 1) - row, columns);
       }
     });
   });

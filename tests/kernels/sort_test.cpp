@@ -93,7 +93,8 @@ TYPED_TEST(Sort, IsTheStableOrderOfEachLine) {
   }
 }
 
-// The sample, every n / 64th element or every n / 256th, is right only where it is like the others.
+// The sample, every n / 64th element or of 2^14 and more every n / 256th, is right only where it is like the others: `low` and `high`
+// are other numbers just there, and of a constant no key is below the sample's.
 TYPED_TEST(Sort, FindsTheFirstWhateverASampleTells) {
   constexpr int64_t k = 100;
   for (const int64_t n : {1024, 16384}) {

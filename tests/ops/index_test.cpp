@@ -225,17 +225,31 @@ TEST(ScatterAdd, AddsInAscendingOrder) {
 
 TEST(ScatterAdd, HasTheBitsOfThePackedIndexWhereItIsExpanded) {
   Generator random(5);
-  const Tensor x = randn({3, 20, 40}, random), src = randn({3, 50, 40}, random),
-               index = expand(unsqueeze(randint(0, 20, {3, 50}, random), 2), {3, 50, 40});
-  for (const DType dtype : {i32, i64}) {
-    const Tensor rows = expand(cast(slice(index, 2, 0, 1), dtype), index.shape());
-    ASSERT_EQ(rows.array().strides[2], 0);
-    EXPECT_EQ(scatter_add(x, 1, rows, src).to_vector<float>(),
-              scatter_add(x, 1, contiguous(index), src).to_vector<float>());
-    EXPECT_EQ(gather(x, 1, rows).to_vector<float>(), gather(x, 1, contiguous(index)).to_vector<float>());
+  for (const int axis : {0, 1}) {
+    const Tensor x = randn({3, 20, 40}, random), src = randn(axis == 0 ? Shape{50, 20, 40} : Shape{3, 50, 40}, random);
+    for (const DType dtype : {i32, i64}) {
+      const Tensor few = randint(0, x.shape()[axis], axis == 0 ? Shape{50, 1, 1} : Shape{3, 50, 1}, random);
+      const Tensor rows = expand(cast(few, dtype), src.shape()), packed = contiguous(rows);
+      ASSERT_EQ(rows.array().strides[2], 0);
+      Tape tape;
+      tape.watch(x);
+      tape.watch(src);
+      const auto bits_of = [&](const Tensor& index) {
+        const Tensor added = scatter_add(x, axis, index, src), taken = gather(x, axis, index);
+        std::vector<std::vector<float>> bits = {added.to_vector<float>(), taken.to_vector<float>()};
+        for (const Tensor& dx : tape.gradient(added, added, {x, src})) bits.push_back(dx.to_vector<float>());
+        bits.push_back(tape.gradient(taken, src, {x})[0].to_vector<float>());
+        return bits;
+      };
+      EXPECT_EQ(bits_of(rows), bits_of(packed)) << axis << ' ' << name_of(dtype);
+    }
   }
-  EXPECT_THROW_WITH(gather(x, 1, expand(full({3, 1, 1}, 20, {.dtype = i64}), {3, 2, 40})), IndexError, "gather",
-                    "[0, 20)", "got 20 at position 0");
+}
+
+TEST(Gather, TellsThePositionInWhatWasExpanded) {
+  const Tensor few = tensor({0, 1, 2, 1, 0, 20}, {2, 3, 1, 1}, kInteger), x = zeros({2, 20, 4, 5});
+  EXPECT_THROW_WITH(gather(x, 1, expand(few, {2, 3, 4, 5})), IndexError, "gather", "[0, 20)", "got 20 at position 5");
+  EXPECT_THROW_WITH(gather(x, 1, contiguous(expand(few, {2, 3, 4, 5}))), IndexError, "got 20 at position 100");
 }
 
 TEST(EmbeddingBag, OfNothingIsZeroOrForTheMaximumMinusInfinity) {
