@@ -268,7 +268,6 @@ struct Rows {
       if (size == 4) return write_whole<std::uint32_t>(axis, from, first, first + rows, to);
       if (size == 8) return write_whole<std::uint64_t>(axis, from, first, first + rows, to);
       if (size == 2) return write_whole<std::uint16_t>(axis, from, first, first + rows, to);
-      return write_whole<std::uint8_t>(axis, from, first, first + rows, to);
     }
     for (std::int64_t i = 0; i < rows; ++i) write(source(axis, from, first + i), begin, end, to + i * step);
   }

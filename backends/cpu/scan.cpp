@@ -64,10 +64,9 @@ struct States {
   State state[kMostColumns];
   T ones[kStrip], zeros[kStrip];
 
-  explicit States(int64_t columns) {
-    columns = min(columns, kStrip);
-    std::fill(ones, ones + columns, T(1));
-    std::fill(zeros, zeros + columns, kNothing<T>);
+  States() {
+    std::fill(ones, ones + kStrip, T(1));
+    std::fill(zeros, zeros + kStrip, kNothing<T>);
   }
 
   /// `columns` columns of `rows` rows of walk.width elements. Without a row's own elements its result is the state
@@ -185,7 +184,7 @@ void scan_blocks(ScanOp op, const Array& x, const Array* factor, const Walk& wal
     const int64_t rows = max<int64_t>(1, length);  // of a block, or on average
     const auto first = [=](int64_t block) { return offsets == nullptr ? block * length : offsets[block]; };
     parallel_for(blocks * pieces, max<int64_t>(1, kGrain / (rows * piece)), [&](int64_t begin, int64_t end) {
-      States<T> states(piece);
+      States<T> states;
       for (int64_t unit = begin; unit < end; ++unit) {
         const int64_t block = unit / pieces, column = unit % pieces * piece, row = first(block);
         const int64_t place = row * walk.width + column, columns = min(piece, walk.width - column);
