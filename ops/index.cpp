@@ -79,7 +79,7 @@ Tensor of_rows(Tensor index, int axis) {
   return index;
 }
 
-// An index of gather, checked; of rows only their numbers are, and stay what is in memory.
+// An index of gather, checked; of one that names_rows only a number for each row is checked, and packed.
 Tensor checked_along(const char* op, const Tensor& index, int axis, const Tensor& x, SourceLocation where) {
   const std::int64_t size = x.shape()[axis];
   if (!names_rows(index, axis)) return detail::checked_index(op, index, size, x, where);

@@ -11,8 +11,8 @@ TEXT = """\
 It is fast where models are small: on two cores with AVX-512 (in brackets on those of the page for AVX2, which may be another
 machine's), a training step of an MLP of 64-64-10 takes {mlp_64_64_10_sgd}, and with PyTorch's C++ API {mlp_64_64_10_sgd/torch}
 times as long; one of a small ConvNet {cnn_28}, and {cnn_28/torch} times as long. Others come close to it or pass it: oneDNN takes
-{gemm_1056/onednn} of Reel's time for the product of two 1056 x 1056 matrices, PyTorch {pad_reflect/torch} of it for padding
-by reflection and {conv_64_256/torch channels last} for a convolution of 64 channels of 256 x 256 pixels if its user lays the
+{gemm_1056/onednn} of Reel's time for the product of two 1056 x 1056 matrices, PyTorch {gather/torch} of it for taking
+elements along rows by index and {conv_64_256/torch channels last} for a convolution of 64 channels of 256 x 256 pixels if its user lays the
 channels last (below 1, that is less); and a training step of an MLP of 784-512-512-10, nearly all of it products, takes PyTorch no more than
 {mlp_784_512_512_10_sgd/torch} times as long.
 All rows, peers and the machine's limits are in [docs/performance.md](docs/performance.md) and, for AVX2,
