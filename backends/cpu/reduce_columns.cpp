@@ -1,5 +1,6 @@
 #include "reel/backends/cpu/move_run.h"
 #include "reel/backends/cpu/reduce.h"
+#include "reel/backends/cpu/row_tree.h"
 #include "reel/backends/cpu/stream.h"
 #include "reel/backends/cpu/transpose.h"
 
@@ -10,9 +11,11 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
-constexpr int64_t kGroup = 8;           // rows in a leaf
+constexpr int64_t kGroup = RowTree::kGroup;
 constexpr int64_t kGathered = 16;       // rows moved at once where columns are not side by side
-constexpr int64_t kBlock = 512;         // rows taken at once of a single column: 2^k groups
+constexpr int64_t kLines = 8;           // columns without gaps, of many rows, that are taken together
+constexpr int64_t kBlock = 4096;        // elements of such columns that are taken together: 2^k groups of each
+constexpr int64_t kLongLine = 24;       // elements from which on such columns are not gathered
 constexpr int64_t kTile = 4096;         // columns at a time, about; a quarter of them where they have to be gathered
 constexpr int64_t kTask = 16 * kGrain;  // elements of a large reduction that make a task; two threads halve its time
 constexpr int64_t kLongSegment = 256;   // rows whose result is little beside them: tasks of a quarter of kTask even out
@@ -66,41 +69,13 @@ void combine_rows(void* older, const void* newer, int64_t width) {
   for (int64_t j = 0; j < width; ++j) y[j] = Op::combine(y[j], x[j]);
 }
 
-/// y[j] = x[2 j] with x[2 j + 1]. y may begin where x does: reads run ahead. (Once per type: inlined it would be there for
-/// each size.)
+/// y[j] = x[2 j] with x[2 j + 1]. y may begin where x does: reads run ahead.
 template <class Op, class T>
-__attribute__((noinline)) void combine_neighbours(const T* x, T* y, int64_t count) {
+void combine_neighbours(const void* from, void* to, int64_t count) {
+  const T* x = static_cast<const T*>(from);
+  T* y = static_cast<T*>(to);
 #pragma omp simd
   for (int64_t j = 0; j < count; ++j) y[j] = Op::combine(x[2 * j], x[2 * j + 1]);
-}
-
-/// The tree of a single column without gaps, without tiles: y[0] of x[0 .. count - 1].
-template <class Op, class T>
-void combine_column(const void* from, int64_t count, void* to) {
-  const T* x = static_cast<const T*>(from);
-  Tree<Op, T> blocks;
-  int64_t i = 0;
-  for (; i + kBlock <= count; i += kBlock) {
-    T pairs[kBlock / 2];
-    const T* source = x + i;
-    for (int64_t half = kBlock / 2; half > 0; half /= 2) {
-      combine_neighbours<Op>(source, pairs, half);
-      source = pairs;
-    }
-    blocks.push(pairs[0]);
-  }
-  if (i < count) {
-    T rest[kBlock];
-    const int64_t left = count - i, padded = ceil_div(left, kGroup) * kGroup;
-    const T identity = Op::template identity<T>();
-    move_run(x + i, 1, rest, 1, left, sizeof(T));
-    move_run(&identity, 0, rest + left, 1, padded - left, sizeof(T));
-    for (int64_t merged = 2; merged <= kGroup; merged *= 2) combine_neighbours<Op>(rest, rest, padded / merged);
-    Tree<Op, T> groups;
-    for (int64_t k = 0; k < padded / kGroup; ++k) groups.push(rest[k]);
-    blocks.push(groups.total());
-  }
-  *static_cast<T*>(to) = blocks.total();
 }
 
 template <class T>
@@ -109,84 +84,36 @@ void divide_row(void* to, int64_t divisor, int64_t width) {
   for (int64_t j = 0; j < width; ++j) y[j] = static_cast<T>(y[j] / static_cast<T>(divisor));
 }
 
-/// What the loops below need to know of an op and a dtype.
-struct Kernels {
-  std::uint64_t identity;  // its first bytes
-  void (*group)(const void* const* rows, void* y, int64_t width);
-  void (*merge_group)(const void* const* rows, void* y, int64_t width);
-  void (*merge)(void* older, const void* newer, int64_t width);
-  void (*column)(const void* x, int64_t count, void* y);
-  void (*divide)(void* y, int64_t divisor, int64_t width);
-};
+}  // namespace
 
-Kernels kernels_of(ReduceOp op, DType dtype) {
+RowKernels row_kernels(ReduceOp op, DType dtype) {
   return dispatch_reduction(op, dtype, []<class Op, class T>() {
-    Kernels kernels = {0,
-                       combine_group<Op, T, false>,
-                       combine_group<Op, T, true>,
-                       combine_rows<Op, T>,
-                       combine_column<Op, T>,
-                       divide_row<T>};
-    const T identity = Op::template identity<T>();
+    RowKernels kernels = {0,
+                          0,
+                          combine_group<Op, T, false>,
+                          combine_group<Op, T, true>,
+                          combine_rows<Op, T>,
+                          combine_neighbours<Op, T>,
+                          divide_row<T>};
+    const T identity = Op::template identity<T>(), neutral = identity == T(0) ? static_cast<T>(-0.0) : identity;
     __builtin_memcpy(&kernels.identity, &identity, sizeof identity);
+    __builtin_memcpy(&kernels.neutral, &neutral, sizeof neutral);
     return kernels;
   });
 }
 
-/// The tree of partial results, each a row of `width` columns of `size` bytes in one of the slots.
-class RowTree {
- public:
-  RowTree(const Kernels& kernels, char* slots, int64_t width, int64_t size)
-      : kernels_(kernels), slots_(slots), width_(width), bytes_(width * size) {}
-
-  /// Slots that a tree of so many pushes may need.
-  static int64_t levels(int64_t pushes) { return 65 - __builtin_clzll(static_cast<std::uint64_t>(pushes)); }
-
-  void push_group(const void* const* rows) {
-    if (pushed_ & 1) {
-      kernels_.merge_group(rows, slot(top_ - 1), width_);
-    } else {
-      kernels_.group(rows, slot(top_++), width_);
-    }
-    climb();
-  }
-  void push(const void* row) {
-    if (pushed_ & 1) {
-      kernels_.merge(slot(top_ - 1), row, width_);
-    } else {
-      __builtin_memcpy(slot(top_++), row, static_cast<std::size_t>(bytes_));
-    }
-    climb();
-  }
-  const void* total() {
-    while (top_ > 1) merge_top();
-    return slots_;
-  }
-
- private:
-  void climb() {
-    for (int64_t merges = pushed_++ >> 1; (pushed_ & 1) == 0 && (merges & 1); merges >>= 1) merge_top();
-  }
-  void merge_top() {
-    --top_;
-    kernels_.merge(slot(top_ - 1), slot(top_), width_);
-  }
-  char* slot(int i) { return slots_ + i * bytes_; }
-
-  const Kernels& kernels_;
-  char* slots_;
-  int64_t width_, bytes_;
-  int64_t pushed_ = 0;
-  int top_ = 0;
-};
+namespace {
 
 class Columns {
  public:
-  explicit Columns(const Reduction& reduction) : r_(reduction), kernels_(kernels_of(r_.op, r_.dtype)) {
+  explicit Columns(const Reduction& reduction) : r_(reduction), kernels_(row_kernels(r_.op, r_.dtype)) {
     size_ = static_cast<int64_t>(size_of(r_.dtype));
     columns_ = r_.kept.inner();
     stride_ = r_.kept.inner_stride(0);
     outer_ = r_.outputs / columns_;
+    const bool long_lines =
+        r_.count >= kLongLine || (stride_ == r_.count && (r_.count & (r_.count - 1)) == 0 && r_.count >= kGroup);
+    lines_ = r_.reduced.rank == 1 && r_.reduced.inner_stride(0) == 1 && (columns_ == 1 || (stride_ != 1 && long_lines));
     tile_ = even_chunk(columns_, stride_ == 1 ? kTile : kTile / 4);
     tiles_ = ceil_div(columns_, tile_);
     const int64_t size = r_.outputs * r_.count;
@@ -225,9 +152,9 @@ class Columns {
         const int64_t tile = unit % tiles_, segment = unit / tiles_ % segments_, outer = unit / tiles_ / segments_;
         const int64_t column = tile * tile_, width = min(tile_, columns_ - column);
         char* target = to + ((outer * segments_ + segment) * columns_ + column) * size_;
-        if (columns_ == 1 && r_.reduced.rank == 1 && r_.reduced.inner_stride(0) == 1) {
+        if (lines_) {
           const int64_t first = segment * segment_;
-          kernels_.column(place(outer, 0) + first * size_, min(segment_, r_.count - first), target);
+          run_lines(place(outer, column) + first * size_, min(segment_, r_.count - first), width, target);
           continue;
         }
         RowTree tree(kernels_, scratch.as<char>(), width, size_);
@@ -235,6 +162,47 @@ class Columns {
         __builtin_memcpy(target, tree.total(), static_cast<std::size_t>(width * size_));
       }
     });
+  }
+
+  /// y[j] of the elements x[j stride_ + i], i < count: neighbours are combined until one is left, a block of some columns at once.
+  void run_lines(const char* x, int64_t count, int64_t width, char* y) const {
+    int64_t block = kGroup;  // elements of one column, 2^k
+    while (block < min(count, kBlock)) block *= 2;
+    const int64_t lines = min(width, max(kLines, kBlock / block));
+    while (block > kGroup && block * lines > kBlock) block /= 2;
+    // The last block is filled up: its last group as that of rows, behind it what changes nothing at all.
+    const int64_t rest = count % block;
+    int64_t padded = kGroup;
+    while (padded < rest) padded *= 2;
+    const int64_t levels = RowTree::levels(ceil_div(count, block));
+    Scratch scratch(static_cast<std::size_t>((levels * lines + kBlock + lines * padded) * size_));
+    char *partials = scratch.as<char>() + levels * lines * size_, *last = partials + kBlock * size_;
+    for (int64_t line = 0; rest > 0 && line < lines; ++line) {
+      char* const to = last + line * padded * size_;
+      const int64_t groups = ceil_div(rest, kGroup) * kGroup;
+      move_run(&kernels_.identity, 0, to + rest * size_, 1, groups - rest, size_);
+      move_run(&kernels_.neutral, 0, to + groups * size_, 1, padded - groups, size_);
+    }
+    for (int64_t column = 0; column < width; column += lines) {
+      const int64_t n = min(lines, width - column);
+      RowTree tree(kernels_, scratch.as<char>(), n, size_);
+      for (int64_t i = 0; i < count; i += block) {
+        const char* from = x + (column * stride_ + i) * size_;
+        const bool whole = i + block <= count;
+        int64_t half = (whole ? block : padded) / 2;
+        if (stride_ == block) {
+          kernels_.neighbours(from, partials, n * half);
+        }
+        for (int64_t line = 0; line < n && stride_ != block; ++line, from += stride_ * size_) {
+          if (whole) kernels_.neighbours(from, partials + line * half * size_, half);
+          else move_run(from, 1, last + line * padded * size_, 1, rest, size_);
+        }
+        if (!whole) kernels_.neighbours(last, partials, n * half);
+        while ((half /= 2) > 0) kernels_.neighbours(partials, partials, n * half);
+        tree.push(partials);
+      }
+      __builtin_memcpy(y + column * size_, tree.total(), static_cast<std::size_t>(n * size_));
+    }
   }
 
   /// `nothing` is a row that changes nothing, for the last group, followed by room for rows that have to be gathered.
@@ -304,9 +272,10 @@ class Columns {
   }
 
   const Reduction& r_;
-  Kernels kernels_;
+  RowKernels kernels_;
   int64_t size_;
   int64_t columns_, stride_, outer_;
+  bool lines_;                  // columns without gaps
   int64_t tile_, tiles_;        // columns of a tile
   int64_t task_;                // elements that a thread does at once, or a quarter of kTask in long segments
   int64_t segment_, segments_;  // rows of a segment
@@ -320,7 +289,7 @@ bool reduce_small_matrix(ReduceOp op, DType dtype, const void* x, int64_t rows, 
   const auto bytes = width * static_cast<int64_t>(size_of(dtype));
   const int64_t groups = (rows + kGroup - 1) / kGroup;
   if ((RowTree::levels(groups) + 1) * bytes > kSmallBytes) return false;
-  const Kernels kernels = kernels_of(op, dtype);
+  const RowKernels kernels = row_kernels(op, dtype);
   alignas(64) char buffer[kSmallBytes];
   char* nothing = buffer + kSmallBytes - bytes;
   if (rows % kGroup != 0) move_run(&kernels.identity, 0, nothing, 1, width, bytes / width);

@@ -260,6 +260,36 @@ TYPED_TEST(ReduceFloating, BitsDoNotDependOnTheLayoutWhenOneAxisIsReduced) {
   }
 }
 
+// What is reduced lies side by side in one of the two, what is kept in the other.
+TYPED_TEST(ReduceFloating, ATransposedMatrixHasTheBitsOfOneInOrder) {
+  std::vector<std::int64_t> counts = {511, 512, 513, 1000, 1024, 1025, 2048, 4095, 4096, 4097, 4104, 9000};
+  for (std::int64_t n = 1; n <= 140; ++n) counts.push_back(n);
+  for (const std::int64_t count : counts) {
+    for (const std::int64_t kept : {3, 9, 40, 530}) {
+      if (count * kept > 100000) continue;
+      for (const unsigned axes : {1u, 2u}) {
+        const Shape shape = axes == 1 ? Shape{count, kept} : Shape{kept, count};
+        auto x = random_array<TypeParam>(shape, 37);
+        for (std::int64_t i = 0; i < count; ++i) {  // one result of nothing but -0
+          x.set(axes == 1 ? i * kept + 1 : count + i, TypeParam(-0.0));
+          x.set(axes == 1 ? i * kept + 2 : 2 * count + i, i % 3 == 0 ? TypeParam(0) : TypeParam(-0.0));
+        }
+        TestArray<TypeParam> other(shape, Layout::column_major);
+        for (std::int64_t i = 0; i < x.size(); ++i) other.set(i, x[i]);
+        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::mean, ReduceOp::prod, ReduceOp::max, ReduceOp::min}) {
+          TestArray<TypeParam> expected(reduced(shape, axes)), y(reduced(shape, axes));
+          cpu().reduce(op, x, expected, nullptr);
+          cpu().reduce(op, other, y, nullptr);
+          const bool either_zero = op == ReduceOp::max || op == ReduceOp::min;
+          ASSERT_TRUE(either_zero ? expected.values() == y.values() : same_bits(expected, y))
+              << shape.str() << " axes " << axes << " op " << int(op);
+          EXPECT_TRUE(y.margins_intact());
+        }
+      }
+    }
+  }
+}
+
 TYPED_TEST(ReduceFloating, ZerosOfNegativeSignAddUpToZero) {
   for (std::int64_t n = 1; n <= 130; ++n) {
     TestArray<TypeParam> x(Shape{19, n}), y(Shape{19, 1});
