@@ -172,13 +172,6 @@ Input number(const Scalar& value, DType dtype, std::uint64_t& bytes) {
   return {&bytes, nullptr, dtype, false};
 }
 
-/// Whether x has gaps along y's last axis, where a copy that knows tiles is faster than element by element.
-bool is_transposed(const Array& x, const Array& y) {
-  if (x.contiguous || y.rank() < 2 || y.size < 4096) return false;
-  const int64_t inner = x.strides[y.rank() - 1];
-  return inner != 0 && inner != 1;
-}
-
 }  // namespace
 
 void CpuOps::binary(BinaryOp op, const Operand& a, const Operand& b, const Array& y) {
@@ -193,17 +186,7 @@ void CpuOps::binary(BinaryOp op, const Operand& a, const Operand& b, const Array
       run_contiguous(runs.arrays, a.array->data, size, b.array->data, size, y.data, size_y, y.size, nullptr, alone);
       return;
     }
-    Input input_a = input_of(*a.array), input_b = input_of(*b.array);
-    if (y.contiguous && y.dtype == dtype) {
-      if (is_transposed(*a.array, y) && y.data != a.array->data && y.data != b.array->data) {
-        copy(*a.array, y);
-        input_a = input_of(y);
-      } else if (is_transposed(*b.array, y) && y.data != a.array->data && y.data != b.array->data) {
-        copy(*b.array, y);
-        input_b = input_of(y);
-      }
-    }
-    run_elements(runs, input_a, input_b, y);
+    run_elements(runs, input_of(*a.array), input_of(*b.array), y);
     return;
   }
   std::uint64_t bytes = 0;

@@ -1,6 +1,7 @@
 #include "reel/backends/cpu/convert.h"
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/move_run.h"
+#include "reel/backends/cpu/run_elements.h"
 #include "reel/backends/cpu/stream.h"
 #include "reel/backends/cpu/transpose.h"
 
@@ -9,7 +10,7 @@
 //   rows            the inner axis is contiguous in both: once per row
 //   transposition   y is contiguous along one axis and x along another: tiles in registers, both sides in whole lines
 //   general         element by element
-// and conversions, row by row through buffers that make both sides contiguous. Those from and to bf16 and f16 go by way of f32,
+// and conversions, as other loops over elements. Those from and to bf16 and f16 go by way of f32,
 // which holds all of both; on the way to them f64 is cut off to it.
 
 namespace reel::cpu::REEL_CPU_ISA {
@@ -35,14 +36,14 @@ template <class T>
 void transpose(const T* x, T* y, const Nest<2>& nest, int axis) {
   const int64_t rows = nest.sizes[axis], cols = nest.inner();
   const int64_t x_stride = nest.inner_stride(0), y_stride = nest.strides[1][axis];
-  Nest<2> outer = nest;  // the other axes; the last of `outer.rank` is never walked
-  outer.rank = nest.rank - 1;
-  for (int i = axis; i < outer.rank; ++i) {
-    outer.sizes[i] = nest.sizes[i + 1];
-    for (int k = 0; k < 2; ++k) outer.strides[k][i] = nest.strides[k][i + 1];
-  }
-  // Strips of y one line wide: x is read as that many streams, and every line of y is written whole.
-  const int64_t strip_rows = min(even_chunk(rows, 2048), rows), strip_cols = kTransposeTile<T>;
+  const Nest<2> outer = nest.without(axis);  // its last axis is never walked
+  // Strips one line wide. Those down y read x as so many streams, which memory needs; those along y, whose rows lie further apart
+  // than x's or share a set of the caches, write it in whole lines side by side.
+  constexpr int64_t kFarRow = 4096 / static_cast<int64_t>(sizeof(T));
+  const bool down_y = (y_stride <= x_stride && y_stride < kFarRow) ||
+                      is_past_caches(nest.rows() * cols * static_cast<int64_t>(sizeof(T)));
+  const int64_t strip_rows = down_y ? min(even_chunk(rows, 2048), rows) : kTransposeTile<T>;
+  const int64_t strip_cols = down_y ? kTransposeTile<T> : min(even_chunk(cols, 2048), cols);
   const int64_t down = ceil_div(rows, strip_rows), across = ceil_div(cols, strip_cols);
   const int64_t chunk = max<int64_t>(1, kGrain / (strip_rows * strip_cols));
   parallel_for(outer.rows() * down * across, chunk, [&](int64_t begin, int64_t end) {
@@ -86,8 +87,6 @@ void move(const Array& x, const Array& y, const Nest<2>& nest) {
   });
 }
 
-using ConvertRun = void (*)(const void* x, void* y, int64_t count);
-
 /// Whether -limit < x < limit for each x.
 template <class T>
 REEL_INLINE bool all_below(const T* x, int64_t count, T limit) {
@@ -98,7 +97,7 @@ REEL_INLINE bool all_below(const T* x, int64_t count, T limit) {
 }
 
 template <class To, class From>
-void convert_run(const void* x, void* y, int64_t count) {
+void convert_run(const void* x, const void*, void* y, int64_t count) {
   const From* source = static_cast<const From*>(x);
   To* target = static_cast<To*>(y);
   // Without AVX-512 these go one by one: in half of the time where nothing is out of range.
@@ -131,7 +130,7 @@ __attribute__((noinline)) void round_to_odd(const double* x, float* y, int64_t c
   for (int64_t i = 0; i < count; ++i) y[i] = detail::rounded_to_odd(x[i]);
 }
 template <class Half>
-void convert_run_to_odd(const void* x, void* y, int64_t count) {
+void convert_run_to_odd(const void* x, const void*, void* y, int64_t count) {
   round_to_odd(static_cast<const double*>(x), static_cast<float*>(y), count, std::is_same_v<Half, bfloat16>);
 }
 
@@ -151,7 +150,7 @@ REEL_INLINE void convert_eights(const From* x, To* y, int64_t count, F convert) 
 
 /// By the processor, which rounds as float16 does, NaN included.
 template <>
-void convert_run<float16, float>(const void* x, void* y, int64_t count) {
+void convert_run<float16, float>(const void* x, const void*, void* y, int64_t count) {
   convert_eights(static_cast<const float*>(x), static_cast<float16*>(y), count, [](const float* from, float16* to) {
     const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(from), _MM_FROUND_TO_NEAREST_INT);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), halves);
@@ -162,7 +161,7 @@ __attribute__((noinline, cold)) void convert_eight_by_one(const float16* x, floa
   for (int i = 0; i < 8; ++i) y[i] = static_cast<float>(x[i]);
 }
 template <>
-void convert_run<float, float16>(const void* x, void* y, int64_t count) {
+void convert_run<float, float16>(const void* x, const void*, void* y, int64_t count) {
   convert_eights(static_cast<const float16*>(x), static_cast<float*>(y), count, [](const float16* from, float* to) {
     const __m256 values = _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
     if (_mm256_movemask_ps(_mm256_cmp_ps(values, values, _CMP_UNORD_Q)) == 0) {
@@ -175,15 +174,15 @@ void convert_run<float, float16>(const void* x, void* y, int64_t count) {
 #endif
 
 /// Between bf16 or f16 and f32.
-ConvertRun half_run_of(DType from, DType to) {
+Run half_run_of(DType from, DType to) {
   if (from == DType::bf16) return convert_run<float, bfloat16>;
   if (from == DType::f16) return convert_run<float, float16>;
   return to == DType::bf16 ? convert_run<bfloat16, float> : convert_run<float16, float>;
 }
 
-ConvertRun convert_run_of(DType from, DType to) {
+Run convert_run_of(DType from, DType to) {
   return dispatch_arithmetic(from, [&]<class From>() {  // g++ makes no vectors of `bool`
-    return dispatch_all(to, []<class To>() -> ConvertRun { return convert_run<To, From>; });
+    return dispatch_all(to, []<class To>() -> Run { return convert_run<To, From>; });
   });
 }
 
@@ -205,23 +204,27 @@ class Conversion {
     }
   }
 
+  /// The loop, and what comes in place of a number with it.
+  Run run() const { return steps_ == 1 ? run_[0] : run_steps; }
+
+ private:
+  static void run_steps(const void* x, const void* conversion, void* y, int64_t count) {
+    (*static_cast<const Conversion*>(conversion))(static_cast<const char*>(x), static_cast<char*>(y), count);
+  }
   void operator()(const char* x, char* y, int64_t count) const {
-    if (steps_ == 1) return run_[0](x, y, count);
     alignas(64) char between[2][kBuffer * 8];
     for (int64_t i = 0; i < count; i += kBuffer) {
       const int64_t n = min(kBuffer, count - i);
       const char* source = x + i * from_size_;
       for (int k = 0; k < steps_; ++k) {
         char* const target = k == steps_ - 1 ? y + i * to_size_ : between[k % 2];
-        run_[k](source, target, n);
+        run_[k](source, nullptr, target, n);
         source = target;
       }
     }
   }
-
- private:
   static int64_t bytes_of(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
-  void add(ConvertRun run, DType to) {
+  void add(Run run, DType to) {
     run_[steps_++] = run;
     last_ = to;
   }
@@ -229,29 +232,8 @@ class Conversion {
   int64_t from_size_, to_size_;
   DType last_;  // what the steps make so far
   int steps_ = 0;
-  ConvertRun run_[3];
+  Run run_[3];
 };
-
-void convert_nest(const Array& x, const Array& y, const Nest<2>& nest) {
-  const Conversion convert_run(x.dtype, y.dtype);
-  const auto x_size = static_cast<int64_t>(size_of(x.dtype)), y_size = static_cast<int64_t>(size_of(y.dtype));
-  const int64_t x_stride = nest.inner_stride(0), y_stride = nest.inner_stride(1);
-  for_each_run(nest, kGrain, [&](const int64_t* offsets, int64_t count) {
-    const char* source = x.as<char>() + offsets[0] * x_size;
-    char* target = y.as<char>() + offsets[1] * y_size;
-    if (x_stride == 1 && y_stride == 1) {
-      convert_run(source, target, count);
-      return;
-    }
-    alignas(64) char from[kBuffer * 8], to[kBuffer * 8];
-    for (int64_t i = 0; i < count; i += kBuffer) {
-      const int64_t n = min(kBuffer, count - i);
-      move_run(source + i * x_stride * x_size, x_stride, from, 1, n, x_size);
-      convert_run(from, to, n);
-      move_run(to, 1, target + i * y_stride * y_size, y_stride, n, y_size);
-    }
-  });
-}
 
 }  // namespace
 
@@ -265,7 +247,9 @@ void CpuOps::copy(const Array& x, const Array& y) {
     }
     return;
   }
-  convert_nest(x, y, collapse_in_memory_order<2>(y.shape, {x.strides, y.strides}));
+  const Conversion conversion(x.dtype, y.dtype);
+  const Run run = conversion.run();
+  run_elements({.arrays = run, .fixed_b = run}, input_of(x), {&conversion, nullptr, y.dtype, false}, y);
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

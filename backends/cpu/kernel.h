@@ -140,6 +140,16 @@ struct Nest {
     for (int i = 0; i < rank - 1; ++i) product *= sizes[i];
     return product;
   }
+  /// All axes but one before the last.
+  REEL_INLINE Nest without(int axis) const {
+    Nest rest = *this;
+    --rest.rank;
+    for (int i = axis; i < rest.rank; ++i) {
+      rest.sizes[i] = sizes[i + 1];
+      for (int k = 0; k < N; ++k) rest.strides[k][i] = strides[k][i + 1];
+    }
+    return rest;
+  }
 };
 
 /// Leaves out axes of size 1 and joins neighbours that every operand walks without a gap. `strides[k]` are operand k's, null
@@ -232,6 +242,26 @@ struct Cursor {
 /// kGrain for runs of `inner` elements: to begin one costs as much as some elements.
 REEL_INLINE int64_t grain_of_runs(int64_t inner) { return max<int64_t>(1, kGrain * inner / (inner + 48)); }
 
+/// f(offsets, inner size) for rows [begin, end) of a nest. (Those along the axis before the inner one in a loop of their own: a
+/// step of the Cursor goes by way of memory, and short rows would wait for it.)
+template <int N, class F>
+REEL_INLINE void for_each_row(const Nest<N>& nest, int64_t begin, int64_t end, F&& f) {
+  const int64_t inner = nest.inner(), last = max<int64_t>(nest.rank - 2, 0);
+  const int64_t size = nest.rank > 1 ? nest.sizes[last] : 1;
+  Cursor<N> cursor(nest, static_cast<int>(last), begin / size);
+  for (int64_t row = begin, skipped = begin % size; row < end; skipped = 0, cursor.next()) {
+    int64_t offsets[N];
+#pragma GCC unroll 4
+    for (int k = 0; k < N; ++k) offsets[k] = cursor.offsets[k] + skipped * nest.strides[k][last];
+    const int64_t next = min(end, row + size - skipped);
+    for (; row < next; ++row) {
+      f(offsets, inner);
+#pragma GCC unroll 4
+      for (int k = 0; k < N; ++k) offsets[k] += nest.strides[k][last];
+    }
+  }
+}
+
 /// Calls f(offsets, count) for runs along the inner axis, in parallel: `count` (at most about `grain`) elements of operand k
 /// start at element offsets[k] and are nest.inner_stride(k) apart; finish() at the end of each task. For work whose result does
 /// not depend on the cuts.
@@ -240,10 +270,11 @@ REEL_INLINE void for_each_run(const Nest<N>& nest, int64_t grain, F&& f, Finish 
   const int64_t inner = nest.inner();
   const int64_t rows = nest.rows();
   if (inner == 0 || rows == 0) return;
-  if (rows * inner <= grain) {
-    Cursor<N> cursor(nest, nest.rank - 1, 0);
-    for (int64_t row = 0; row < rows; ++row, cursor.next()) f(cursor.offsets, inner);
-    finish();
+  if (inner <= grain) {
+    parallel_for(rows, max<int64_t>(1, grain / inner), [&](int64_t begin, int64_t end) {
+      for_each_row(nest, begin, end, f);
+      finish();
+    });
     return;
   }
   const int64_t piece = even_chunk(inner, grain);

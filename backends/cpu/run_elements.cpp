@@ -3,6 +3,7 @@
 #include "reel/backends/cpu/long_formula.h"
 #include "reel/backends/cpu/move_run.h"
 #include "reel/backends/cpu/stream.h"
+#include "reel/backends/cpu/transpose.h"
 #include "reel/backends/cpu/usual.h"
 
 namespace reel::cpu::REEL_CPU_ISA {
@@ -89,6 +90,75 @@ void run_repeated(const Runs& runs, const Nest<3>& nest, int k, Repeats kind, co
   });
 }
 
+/// The axis other than the inner one along which operand k lies without gaps, at least 4 elements, where along the inner one y does
+/// and k does not; -1 if there is none.
+int transposed_axis(const Nest<3>& nest, int k) {
+  const int64_t stride = nest.inner_stride(k);
+  if (nest.inner_stride(2) != 1 || stride == 0 || stride == 1) return -1;
+  for (int axis = 0; axis < nest.rank - 1; ++axis)
+    if (nest.strides[k][axis] == 1 && nest.sizes[axis] >= 4) return axis;
+  return -1;
+}
+
+constexpr int64_t kTileElements = 2048;  // what two inputs of them take stays in the caches next to a core
+constexpr int64_t kTileRow = 128;        // elements
+
+/// Tiles of rows of y, along `axis`, next to copies of those of inputs that lie otherwise. `fixed`: plain numbers.
+void run_tiles(const Runs& runs, const Nest<3>& nest, int axis, const void* const (&data)[3], const int64_t (&sizes)[3],
+               const bool (&fixed)[2]) {
+  const Run run = fixed[1] ? runs.fixed_b : fixed[0] ? runs.fixed_a : runs.arrays;
+  const int64_t all_rows = nest.sizes[axis], all_cols = nest.inner(), row_step = nest.strides[2][axis];
+  const int64_t cols = even_chunk(all_cols, kTileRow),
+                rows = min(all_rows, max<int64_t>(16, kTileElements / cols / 16 * 16));
+  const int64_t down = ceil_div(all_rows, rows), across = ceil_div(all_cols, cols);
+  // Whole tiles at a time: not beside a number that changes from row to row.
+  bool joined = cols == all_cols && row_step == cols;
+  for (int k = 0; k < 2; ++k) joined = joined && (!fixed[k] || nest.strides[k][axis] == 0);
+  bool twice = data[0] == data[1];  // one input for both
+  for (int i = 0; i < nest.rank; ++i) twice = twice && nest.strides[0][i] == nest.strides[1][i];
+  const Nest<3> outer = nest.without(axis);
+  const int64_t chunk = max<int64_t>(1, kGrain / (rows * cols));
+  parallel_for(outer.rows() * down * across, chunk, [&](int64_t begin, int64_t end) {
+    Scratch scratch(static_cast<std::size_t>(rows * cols * (sizes[0] + sizes[1])));
+    char* const buffers[2] = {scratch.as<char>(), scratch.as<char>() + rows * cols * sizes[0]};
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const Cursor<3> cursor(outer, outer.rank - 1, unit / (down * across));
+      const int64_t row = unit / across % down * rows, col = unit % across * cols;
+      const int64_t tall = min(rows, all_rows - row), wide = min(cols, all_cols - col);
+      const char* parts[3];
+      int64_t steps[3];  // bytes from row to row
+      for (int k = 0; k < 3; ++k) {
+        const int64_t step = nest.strides[k][axis], stride = nest.inner_stride(k);
+        parts[k] = static_cast<const char*>(data[k]) + (cursor.offsets[k] + row * step + col * stride) * sizes[k];
+        steps[k] = step * sizes[k];
+        if (k == 2 || fixed[k] || (stride == 1 && (!joined || step == wide))) continue;
+        if (k == 1 && twice) {
+          parts[1] = parts[0];
+          steps[1] = steps[0];
+          continue;
+        }
+        if (step == 1) {
+          dispatch_bytes(static_cast<std::size_t>(sizes[k]), [&]<class Bytes>() {
+            transpose_block(reinterpret_cast<const Bytes*>(parts[k]), stride, reinterpret_cast<Bytes*>(buffers[k]),
+                            wide, tall, wide);
+          });
+        } else {
+          for (int64_t r = 0; r < tall; ++r)
+            move_run(parts[k] + r * steps[k], stride, buffers[k] + r * wide * sizes[k], 1, wide, sizes[k]);
+        }
+        parts[k] = buffers[k];
+        steps[k] = wide * sizes[k];
+      }
+      char* const to = const_cast<char*>(parts[2]);
+      if (joined) {
+        run(parts[0], parts[1], to, tall * wide);
+        continue;
+      }
+      for (int64_t r = 0; r < tall; ++r) run(parts[0] + r * steps[0], parts[1] + r * steps[1], to + r * steps[2], wide);
+    }
+  });
+}
+
 }  // namespace
 
 template <class T>
@@ -166,12 +236,19 @@ void run_elements(const Runs& runs, const Input& a, const Input& b, const Array&
     fixed_a = true;
   }
 
+  for (const int k : {0, 1}) {
+    const int axis = transposed_axis(nest, k);
+    if (axis >= 0)
+      return run_tiles(runs, nest, axis, {a.data, b.data, y.data}, {size_a, size_b, size_y}, {fixed_a, fixed_b});
+  }
+
   const bool direct_a = fixed_a || stride_a == 1, direct_b = fixed_b || stride_b == 1, direct_y = stride_y == 1;
   const char *const data_a = static_cast<const char*>(a.data), *const data_b = static_cast<const char*>(b.data);
   const int64_t grain = grain_of_runs(nest.inner());
   if (direct_a && direct_b && direct_y) {
-    for_each_run(nest, grain, [&](const int64_t* offsets, int64_t count) {
-      run(data_a + offsets[0] * size_a, data_b + offsets[1] * size_b, y.as<char>() + offsets[2] * size_y, count);
+    char* const data_y = y.as<char>();
+    for_each_run(nest, grain, [=](const int64_t* offsets, int64_t count) {
+      run(data_a + offsets[0] * size_a, data_b + offsets[1] * size_b, data_y + offsets[2] * size_y, count);
     });
     return;
   }

@@ -166,6 +166,36 @@ TYPED_TEST(Binary, WorksInPlaceNextToATransposedOperand) {
   }
 }
 
+// Tiles: what lies otherwise than y is copied a tile at a time, next to what does not, or is one number for a row, or one for all.
+TYPED_TEST(Binary, EqualsAPlainLoopNextToATransposedSide) {
+  for (const Shape& shape : {Shape{4, 300}, Shape{300, 4}, Shape{16, 128}, Shape{17, 129}, Shape{257, 66},
+                             Shape{129, 260}, Shape{5, 6, 40}}) {
+    expect_binary<TypeParam>(shape, Layout::column_major, Layout::column_major, Layout::contiguous);
+    expect_binary<TypeParam>(shape, Layout::column_major, Layout::gapped, Layout::contiguous);
+    expect_binary<TypeParam>(shape, Layout::reversed, Layout::column_major, Layout::contiguous);
+    if (shape.rank() != 2) continue;
+    const auto a = random_array<TypeParam>(shape, 19, Layout::column_major);
+    const std::int64_t rows = shape[0];
+    for (const auto& strides : {std::vector<std::int64_t>{0, 1}, {1, 0}, {0, 0}, {5, 0}, {0, 3}, {1, rows + 2}}) {
+      TestArray<TypeParam> b(shape, strides), y(shape), z(shape);
+      TestArray<bool> less(shape);
+      randomize(b, 20);
+      for (const int threads : {1, 3}) {
+        const Threads use(threads);
+        cpu().binary(BinaryOp::sub, a, b, y);
+        cpu().binary(BinaryOp::sub, b, a, z);
+        cpu().binary(BinaryOp::less, b, a, less);
+        for (std::int64_t i = 0; i < y.size(); ++i) {
+          ASSERT_EQ(y[i], static_cast<TypeParam>(a[i] - b[i])) << shape.str();
+          ASSERT_EQ(z[i], static_cast<TypeParam>(b[i] - a[i])) << shape.str();
+          ASSERT_EQ(less[i], b[i] < a[i]) << shape.str();
+        }
+        EXPECT_TRUE(y.margins_intact() && z.margins_intact() && less.margins_intact());
+      }
+    }
+  }
+}
+
 TEST(BinaryOfIntegers, DivisionTruncatesAndByZeroGivesZero) {
   TestArray<std::int32_t> a(Shape{5}), b(Shape{5}), y(Shape{5});
   const std::int32_t lowest = std::numeric_limits<std::int32_t>::min();

@@ -77,6 +77,13 @@ TYPED_TEST(MemoryOfEveryType, TransposedCopyOfEverySize) {
     EXPECT_TRUE(same_bits(x, y)) << n;
     EXPECT_TRUE(y.margins_intact()) << n;
   }
+  for (const Shape& shape :
+       {Shape{33, 2000}, Shape{260, 1024}}) {  // rows further apart than columns, or by 4,096 bytes
+    const auto x = random_array<TypeParam>(shape, 3, Layout::column_major);
+    TestArray<TypeParam> y(shape);
+    cpu().copy(x, y);
+    EXPECT_TRUE(same_bits(x, y) && y.margins_intact()) << shape.str();
+  }
 }
 
 template <class From, class To>
