@@ -20,6 +20,10 @@ void move_elements(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t
     for (int64_t i = 0; i < count; ++i) y[i] = value;
   } else if (x_stride == -1) {
     for (int64_t i = 0; i < count; ++i) y[i] = x[-i];
+  } else if (x_stride == 2) {
+#pragma omp simd
+    for (int64_t i = 0; i < count - 1; ++i) y[i] = x[2 * i];
+    if (count > 0) y[count - 1] = x[2 * (count - 1)];  // what vectors read beside the last is nobody's
   } else {
     for (int64_t i = 0; i < count; ++i) y[i] = x[i * x_stride];
   }

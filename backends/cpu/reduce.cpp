@@ -18,31 +18,46 @@ Scalar result_of_nothing(ReduceOp op, DType dtype) {
 /// several rows are taken at once, of up to four elements with no vectors.
 constexpr int64_t kSquaredOnTheWay = 8 * Vec<float>::width;
 
-/// The reduced axes by falling stride, so that memory is read in the order in which it lies. This alone lets the layout of
-/// x into the bits of a result: when several axes are reduced at once and lie in another order.
-void order_of_axes(const Array& x, const int* axes, int count, Shape& shape, int64_t* strides) {
-  int order[kMaxRank];
-  for (int i = 0; i < count; ++i) {
+/// Axes by falling stride, as memory lies.
+void in_memory_order(const Array& x, int* axes, int count) {
+  for (int i = 1; i < count; ++i) {
+    const int axis = axes[i];
+    const int64_t stride = __builtin_llabs(x.strides[axis]);
     int place = i;
-    const int64_t stride = __builtin_llabs(x.strides[axes[i]]);
-    for (; place > 0 && __builtin_llabs(x.strides[order[place - 1]]) < stride; --place) order[place] = order[place - 1];
-    order[place] = axes[i];
+    for (; place > 0 && __builtin_llabs(x.strides[axes[place - 1]]) < stride; --place) axes[place] = axes[place - 1];
+    axes[place] = axis;
   }
+}
+
+Nest<1> nest_of(const Array& x, const int* axes, int count) {
+  Shape shape;
+  int64_t strides[kMaxRank];
   for (int i = 0; i < count; ++i) {
-    shape.push_back(x.shape[order[i]]);
-    strides[i] = x.strides[order[i]];
+    shape.push_back(x.shape[axes[i]]);
+    strides[i] = x.strides[axes[i]];
   }
+  return collapse<1>(shape, {strides});
+}
+
+/// y in other memory, its axes in the given order.
+Array laid_out(const Array& y, const int* axes, int count, void* data) {
+  Array other = y;
+  other.data = data;
+  other.contiguous = false;
+  int64_t stride = 1;
+  for (int i = count - 1; i >= 0; stride *= y.shape[axes[i--]]) other.strides[axes[i]] = stride;
+  return other;
 }
 
 __attribute__((noinline)) void reduce_array_of_squares(CpuOps& ops, ReduceOp op, const Array& x, const Array& y) {
   std::size_t bytes = 0;  // x may repeat elements: its size is no number of bytes that are there
   if (__builtin_mul_overflow(static_cast<std::size_t>(x.size), size_of(x.dtype), &bytes)) bytes = SIZE_MAX;
   const Scratch room(bytes);
-  Array squares = x;
-  squares.data = room.as<void>();
-  squares.contiguous = true;
-  int64_t stride = 1;
-  for (int axis = x.rank() - 1; axis >= 0; stride *= x.shape[axis--]) squares.strides[axis] = stride;
+  int axes[kMaxRank];
+  for (int axis = 0; axis < x.rank(); ++axis) axes[axis] = axis;
+  in_memory_order(x, axes, x.rank());
+  Array squares = laid_out(x, axes, x.rank(), room.as<void>());
+  squares.contiguous = x.contiguous;
   ops.unary(UnaryOp::square, x, squares);
   ops.reduce(is_mean(op) ? ReduceOp::mean : ReduceOp::sum, squares, y, nullptr);
 }
@@ -74,30 +89,37 @@ void CpuOps::reduce(ReduceOp op, const Array& x, const Array& y, const Array* wh
     if (which) fill(*which, -1);
     return;
   }
-  Shape kept_shape, reduced_shape;
-  int64_t kept_strides[kMaxRank], reduced_strides[kMaxRank];
-  int reduced_axes[kMaxRank];
-  int reduced_count = 0;
+  int kept[kMaxRank] = {}, reduced[kMaxRank] = {}, kept_count = 0, reduced_count = 0;
   for (int axis = 0; axis < x.rank(); ++axis) {
-    if (y.shape[axis] == x.shape[axis]) {  // an axis of size 1 is kept or reduced: the result is the same
-      kept_strides[kept_shape.rank()] = x.strides[axis];
-      kept_shape.push_back(x.shape[axis]);
-    } else {
-      reduced_axes[reduced_count++] = axis;
-    }
+    if (x.shape[axis] == 1) continue;
+    if (y.shape[axis] == x.shape[axis]) kept[kept_count++] = axis;
+    else reduced[reduced_count++] = axis;
   }
-  order_of_axes(x, reduced_axes, reduced_count, reduced_shape, reduced_strides);
+  // This alone lets the layout of x into the bits of a result: when several axes are reduced at once and lie in another order.
+  in_memory_order(x, reduced, reduced_count);
 
   Reduction reduction;
   reduction.op = op;
   reduction.dtype = x.dtype;
   reduction.x = x.data;
   reduction.y = y.data;
-  reduction.kept = collapse<1>(kept_shape, {kept_strides});
-  reduction.reduced = collapse<1>(reduced_shape, {reduced_strides});
+  reduction.kept = nest_of(x, kept, kept_count);
+  reduction.reduced = nest_of(x, reduced, reduced_count);
   reduction.outputs = y.size;
-  reduction.count = reduced_shape.size();
+  reduction.count = x.size / y.size;
 
+  if (kept_count > 1 && reduction.kept.inner_stride(0) != 1 && reduction.reduced.inner_stride(0) != 1 && !which) {
+    // Results side by side in x, but not in y, are put there afterwards.
+    in_memory_order(x, kept, kept_count);
+    if (x.strides[kept[kept_count - 1]] == 1) {
+      const Scratch room(static_cast<std::size_t>(y.size) * size_of(y.dtype));
+      reduction.y = room.as<void>();
+      reduction.kept = nest_of(x, kept, kept_count);
+      along_rows ? reduce_rows(reduction) : reduce_columns(reduction);
+      copy(laid_out(y, kept, kept_count, reduction.y), y);
+      return;
+    }
+  }
   if (which) {
     reduce_which(reduction, which->as<int64_t>());
   } else if (along_rows) {

@@ -11,7 +11,7 @@
 /// leaves are combined in a binary tree over their numbers: 0 with 1, 2 with 3, then pairs with pairs, and so on. A run of
 /// 2^k leaves that starts at a multiple of 2^k is a whole subtree, so tasks may be cut there without a change to any bit.
 /// What a leaf is depends on whether the last axis is reduced (rows) or kept (columns); nothing depends on the number of
-/// results, on strides (but see order_of_axes) or on threads. The error of a sum grows with log n.
+/// results, on strides (but see CpuOps::reduce) or on threads. The error of a sum grows with log n.
 namespace reel::cpu::REEL_CPU_ISA {
 
 struct Sum {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -287,6 +288,32 @@ TYPED_TEST(ReduceFloating, ATransposedMatrixHasTheBitsOfOneInOrder) {
         }
       }
     }
+  }
+}
+
+TYPED_TEST(ReduceFloating, APermutedCubeHasTheBitsOfOneInOrder) {
+  for (const Shape& shape : {Shape{6, 40, 9}, Shape{70, 3, 50}, Shape{2, 130, 33}, Shape{1, 17, 40}}) {
+    const auto x = random_array<TypeParam>(shape, 38);
+    int order[] = {0, 1, 2};  // of the axes in memory
+    do {
+      std::vector<std::int64_t> strides(3);
+      std::int64_t stride = 1;
+      for (int i = 2; i >= 0; stride *= shape[order[i--]]) strides[static_cast<std::size_t>(order[i])] = stride;
+      TestArray<TypeParam> other(shape, strides);
+      for (std::int64_t i = 0; i < x.size(); ++i) other.set(i, x[i]);
+      for (unsigned axes = 1; axes < 8; ++axes) {
+        if (std::popcount(axes) > 1) expect_reduction(other, axes);
+        if (std::popcount(axes) > 1) continue;
+        for (const ReduceOp op :
+             {ReduceOp::sum, ReduceOp::mean, ReduceOp::prod, ReduceOp::max, ReduceOp::sum_of_squares}) {
+          TestArray<TypeParam> expected(reduced(shape, axes)), y(reduced(shape, axes));
+          cpu().reduce(op, x, expected, nullptr);
+          cpu().reduce(op, other, y, nullptr);
+          EXPECT_TRUE(same_bits(expected, y)) << shape.str() << " axes " << axes << " op " << int(op);
+          EXPECT_TRUE(y.margins_intact());
+        }
+      }
+    } while (std::next_permutation(order, order + 3));
   }
 }
 
