@@ -47,6 +47,12 @@ constexpr Run kRuns[2][kUnaryOps] = {{REEL_UNARY_OPS(REEL_RUN_F32)}, {REEL_UNARY
 constexpr bool kShort[] = {REEL_UNARY_OPS(REEL_IS_SHORT)};
 #undef REEL_IS_SHORT
 
+/// Whether x lies in rows without gaps, of `least` elements at least.
+bool has_rows_of(const Array& x, int64_t least) {
+  const int last = x.rank() - 1;
+  return last >= 0 && x.strides[last] == 1 && x.shape[last] >= least;
+}
+
 }  // namespace
 
 Run unary_formula(UnaryOp op, DType dtype) { return kRuns[dtype == DType::f64][static_cast<int>(op)]; }
@@ -63,11 +69,11 @@ void CpuOps::unary(UnaryOp op, const Array& x, const Array& y) {
   const int64_t alone = kShort[static_cast<int>(op)] ? kAlone : alone_with_formula(y.dtype);
   if (x.contiguous && y.contiguous) {
     run_contiguous(run, x.data, size, x.data, size, y.data, size, y.size, streamed, alone);
-  } else if (y.contiguous && x.data != y.data) {
-    copy(x, y);  // knows all layouts
+  } else if (y.contiguous && x.data != y.data && !has_rows_of(x, run == unary_formula(op, y.dtype) ? 64 : 1024)) {
+    copy(x, y);  // knows all layouts, and leaves one run to the formula, which loses to the ends of many
     run_contiguous(run, y.data, size, y.data, size, y.data, size, y.size, nullptr, alone);
   } else {
-    run_elements({.arrays = run}, input_of(x), input_of(x), y);
+    run_elements({.arrays = run, .fixed_b = run}, input_of(x), {x.data, nullptr, x.dtype, false}, y);
   }
 }
 
