@@ -84,6 +84,10 @@ std::vector<Row> layer_rows() {
     const Tensor rows = reshape(x, {-1, 8});
     return rows - narrow(rows, 1, 0, 1);
   });
+  r.of_tables("add_transposed",
+              [](const Tensor& a, const Tensor& b) { return transpose(a, 0, 1) + transpose(b, 0, 1); });
+  r.of_table("sum_transposed", [](const Tensor& x) { return sum(transpose(x, 0, 1), 1); });
+  r.of_table("neg_half_rows", [](const Tensor& x) { return neg(narrow(x, 1, 0, kTable[1] / 2)); });
   r.of_table("roll", [](const Tensor& x) { return roll(x, 3, 1); });
   r.of_table("gather", [at = reshape(labels(kTable[0] * kTable[1], kTable[1]), LayerRows::shape(kTable))](
                            const Tensor& x) { return gather(x, 1, at); });
@@ -116,6 +120,7 @@ std::vector<Row> layer_rows() {
   r.add("batch_norm", channels,
         [](const Tensors& xs) { return batch_norm(xs[0], {}, {}, xs[1], xs[2], {.training = true}); });
   r.of_images("channel_sums", [](const Tensor& x) { return sum(x, {0, 2, 3}); });
+  r.of_images("sum_channels_last", [](const Tensor& x) { return sum(permute(x, {0, 2, 3, 1}), 3); });
   r.of_images("max_pool", [](const Tensor& x) { return max_pool2d(x, {.kernel = 3, .stride = 2, .padding = 1}); });
   r.of_images("avg_pool", [](const Tensor& x) { return avg_pool2d(x); });
   r.of_images("pad", [](const Tensor& x) { return pad(x, {{2, 1, 1}, {3, 1, 1}}); });

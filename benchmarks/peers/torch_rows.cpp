@@ -303,6 +303,9 @@ void add_layers(std::vector<Row>& rows) {
     const Tensor rows = x.reshape({-1, 8});
     return rows - rows.narrow(1, 0, 1);
   });
+  of_tables("add_transposed", [](const Tensor& a, const Tensor& b) { return a.t() + b.t(); });
+  of_table("sum_transposed", [](const Tensor& x) { return x.t().sum(1); });
+  of_table("neg_half_rows", [](const Tensor& x) { return x.narrow(1, 0, kTable[1] / 2).neg(); });
   of_table("roll", [](const Tensor& x) { return x.roll(3, 1); });
   of_table("gather", [at = labels(kTable[0] * kTable[1], kTable[1]).reshape({kTable[0], kTable[1]})](const Tensor& x) {
     return x.gather(1, at);
@@ -334,6 +337,7 @@ void add_layers(std::vector<Row>& rows) {
   add("batch_norm", channels,
       [](const Tensors& xs) { return torch::batch_norm(xs[0], xs[1], xs[2], {}, {}, true, 0.1, 1e-5, false); });
   of_images("channel_sums", [](const Tensor& x) { return x.sum({0, 2, 3}); });
+  of_images("sum_channels_last", [](const Tensor& x) { return x.permute({0, 2, 3, 1}).sum(3); });
   of_images("max_pool", [](const Tensor& x) { return torch::max_pool2d(x, 3, 2, 1); });
   of_images("avg_pool", [](const Tensor& x) { return torch::avg_pool2d(x, 2); });
   of_images("pad", [](const Tensor& x) { return torch::constant_pad_nd(x, {1, 1, 1, 1}); });
