@@ -170,6 +170,7 @@ class Columns {
     while (block < min(count, kBlock)) block *= 2;
     const int64_t lines = min(width, max(kLines, kBlock / block));
     while (block > kGroup && block * lines > kBlock) block /= 2;
+    const bool joined = count == block && stride_ == count;
     // The last block is filled up: its last group as that of rows, behind it what changes nothing at all.
     const int64_t rest = count % block;
     int64_t padded = kGroup;
@@ -190,10 +191,8 @@ class Columns {
         const char* from = x + (column * stride_ + i) * size_;
         const bool whole = i + block <= count;
         int64_t half = (whole ? block : padded) / 2;
-        if (stride_ == block) {
-          kernels_.neighbours(from, partials, n * half);
-        }
-        for (int64_t line = 0; line < n && stride_ != block; ++line, from += stride_ * size_) {
+        if (joined) kernels_.neighbours(from, partials, n * half);
+        for (int64_t line = 0; line < n && !joined; ++line, from += stride_ * size_) {
           if (whole) kernels_.neighbours(from, partials + line * half * size_, half);
           else move_run(from, 1, last + line * padded * size_, 1, rest, size_);
         }

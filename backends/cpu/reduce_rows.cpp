@@ -11,6 +11,7 @@ namespace reel::cpu::REEL_CPU_ISA {
 
 namespace {
 
+constexpr int64_t kSteps = 32, kVectors = 8;  // of a leaf
 constexpr int64_t kSegmentLeaves = 16;  // at most, and 2^k: a segment, which may be a task of its own, is a subtree
 constexpr int64_t kBlock = 32;          // rows of single elements gathered side by side: they may share cache lines
 constexpr int64_t kLongRun =
@@ -33,7 +34,7 @@ template <class Op, class T>
 struct Leaves {
   using Partial = Vec<T>;
   static constexpr int64_t kWidth = Vec<T>::width;
-  static constexpr int64_t kLeaf = 32 * 8 * kWidth;
+  static constexpr int64_t kLeaf = kSteps * kVectors * kWidth;
 
   /// kWidth times -0, then as often the identity. Added to lanes of which only the first are there, the others being 0, a
   /// window of it changes none of the first and makes the others identities.
@@ -442,7 +443,7 @@ class RowsSideBySide {
   static bool takes(const Reduction& r) {
     const int64_t size = static_cast<int64_t>(size_of(r.dtype));
     return !is_of_squares(r.op) && r.kept.inner_stride(0) == 1 && r.kept.inner() * size >= kVectorBytes &&
-           (!is_floating(r.dtype) || r.count <= 32 * kVectors * kVectorBytes / size);
+           (!is_floating(r.dtype) || r.count <= kSteps * kVectors * kVectorBytes / size);
   }
 
   void run() {
@@ -458,8 +459,7 @@ class RowsSideBySide {
   }
 
  private:
-  static constexpr int64_t kTile = 512;   // columns; half of them where there are few
-  static constexpr int64_t kVectors = 8;  // of a leaf
+  static constexpr int64_t kTile = 512;  // columns; half of them where there are few
 
   /// Of a vector, and if there are fewer elements only so many as they need.
   static int64_t lanes_of(int64_t count, int64_t size) {
