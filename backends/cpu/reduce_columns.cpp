@@ -88,13 +88,10 @@ void divide_row(void* to, int64_t divisor, int64_t width) {
 
 RowKernels row_kernels(ReduceOp op, DType dtype) {
   return dispatch_reduction(op, dtype, []<class Op, class T>() {
-    RowKernels kernels = {0,
-                          0,
-                          combine_group<Op, T, false>,
-                          combine_group<Op, T, true>,
-                          combine_rows<Op, T>,
-                          combine_neighbours<Op, T>,
-                          divide_row<T>};
+    constexpr bool usual = std::is_same_v<T, float> || (std::is_same_v<T, double> && std::is_same_v<Op, Sum>);
+    RowKernels kernels = {
+        0, 0, combine_group<Op, T, false>, nullptr, combine_rows<Op, T>, combine_neighbours<Op, T>, divide_row<T>};
+    if constexpr (usual) kernels.merge_group = combine_group<Op, T, true>;
     const T identity = Op::template identity<T>(), neutral = identity == T(0) ? static_cast<T>(-0.0) : identity;
     __builtin_memcpy(&kernels.identity, &identity, sizeof identity);
     __builtin_memcpy(&kernels.neutral, &neutral, sizeof neutral);

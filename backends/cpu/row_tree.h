@@ -11,7 +11,8 @@ struct RowKernels {
   std::uint64_t identity;  // its first bytes
   std::uint64_t neutral;   // the same, but for sums -0, with which -0 stays what it is
   void (*group)(const void* const* rows, void* y, int64_t width);
-  void (*merge_group)(const void* const* rows, void* y, int64_t width);
+  void (*merge_group)(const void* const* rows, void* y,
+                      int64_t width);  // null: `group` to another row, which is merged
   void (*merge)(void* older, const void* newer, int64_t width);
   void (*neighbours)(const void* x, void* y, int64_t count);  // y may begin where x does
   void (*divide)(void* y, int64_t divisor, int64_t width);
@@ -32,10 +33,11 @@ class RowTree {
   static int64_t levels(int64_t pushes) { return 65 - __builtin_clzll(static_cast<std::uint64_t>(pushes)); }
 
   void push_group(const void* const* rows) {
-    if (pushed_ & 1) {
+    if ((pushed_ & 1) && kernels_.merge_group != nullptr) {
       kernels_.merge_group(rows, slot(top_ - 1), width_);
     } else {
       kernels_.group(rows, slot(top_++), width_);
+      if (pushed_ & 1) merge_top();
     }
     climb();
   }

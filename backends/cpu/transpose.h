@@ -225,8 +225,14 @@ void transpose_block(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64
           continue;
         }
       }
-      for (int64_t i = 0; i < tall; ++i) {
-        for (int64_t j = 0; j < wide; ++j) target[i * y_stride + j] = source[j * x_stride + i];
+      if (tall >= wide) {  // the inner loop is the longer one
+        for (int64_t j = 0; j < wide; ++j) {
+          for (int64_t i = 0; i < tall; ++i) target[i * y_stride + j] = source[j * x_stride + i];
+        }
+      } else {
+        for (int64_t i = 0; i < tall; ++i) {
+          for (int64_t j = 0; j < wide; ++j) target[i * y_stride + j] = source[j * x_stride + i];
+        }
       }
     }
   }
