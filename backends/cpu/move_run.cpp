@@ -10,6 +10,7 @@ namespace {
 template <class T>
 void move_elements(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t count) {
   if (y_stride != 1) {
+#pragma GCC unroll 4
     for (int64_t i = 0; i < count; ++i) y[i * y_stride] = x[i * x_stride];
   } else if (x_stride == 0) {
     const T value = *x;
