@@ -14,6 +14,8 @@ Scalar result_of_nothing(ReduceOp op, DType dtype) {
       dtype, [&]<class T>() -> Scalar { return op == ReduceOp::max ? Max::identity<T>() : Min::identity<T>(); });
 }
 
+/// Elements of a result up to which rows with gaps are squared first: those side by side are combined where they lie.
+constexpr int64_t kSquaredFirst = 1024;
 /// Elements of a result from which on they are squared on the way. Of fewer, sums may be faster without: of f32 those of
 /// several rows are taken at once, of up to four elements with no vectors.
 constexpr int64_t kSquaredOnTheWay = 8 * Vec<float>::width;
@@ -68,8 +70,10 @@ void CpuOps::reduce(ReduceOp op, const Array& x, const Array& y, const Array* wh
   if (y.size == 0) return;
   const int last = x.rank() - 1;
   const bool along_rows = last < 0 || y.shape[last] != x.shape[last];
-  if (is_of_squares(op) && x.size > 0 && (!along_rows || x.size < kSquaredOnTheWay * y.size))
-    return reduce_array_of_squares(*this, op, x, y);
+  if (is_of_squares(op) && x.size > 0) {
+    const bool has_gaps = last >= 0 && __builtin_llabs(x.strides[last]) > 1 && x.size <= kSquaredFirst * y.size;
+    if (!along_rows || has_gaps || x.size < kSquaredOnTheWay * y.size) return reduce_array_of_squares(*this, op, x, y);
+  }
   if (x.contiguous && !which && x.size > 0 && x.size <= kAlone) {  // losses and gradients of biases: often tiny
     if (y.size == 1 && (x.size == 1 || x.shape[last] > 1)) {
       reduce_dense_rows(op, x.dtype, x.data, 1, x.size, y.data);

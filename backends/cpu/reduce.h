@@ -133,8 +133,13 @@ struct Reduction {
   int64_t outputs = 1, count = 1;
 };
 
+/// A leaf of floating elements in rows: so many steps of so many vectors.
+inline constexpr int64_t kLeafSteps = 32, kLeafVectors = 8;
+
 /// The last axis is reduced. Sums of squares too.
 void reduce_rows(const Reduction& reduction);
+/// The same where rows of at most one leaf lie side by side; false: they do not, nothing was done.
+bool reduce_rows_side_by_side(const Reduction& reduction);
 /// The rows of a contiguous matrix, count > 0 elements each, as reduce_rows gives them, on this thread.
 void reduce_dense_rows(ReduceOp op, DType dtype, const void* x, int64_t rows, int64_t count, void* y);
 /// The last axis is kept. No sums of squares, here and below.
