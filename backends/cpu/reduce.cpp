@@ -112,25 +112,26 @@ void CpuOps::reduce(ReduceOp op, const Array& x, const Array& y, const Array* wh
   reduction.outputs = y.size;
   reduction.count = x.size / y.size;
 
-  if (kept_count > 1 && reduction.kept.inner_stride(0) != 1 && reduction.reduced.inner_stride(0) != 1 && !which) {
+  const auto reduce_to = [&](int64_t* places) {
+    if (which) reduce_which(reduction, places);
+    else if (along_rows) reduce_rows(reduction);
+    else reduce_columns(reduction);
+  };
+  if (kept_count > 1 && reduction.kept.inner_stride(0) != 1 && reduction.reduced.inner_stride(0) != 1) {
     // Results side by side in x, but not in y, are put there afterwards.
     in_memory_order(x, kept, kept_count);
     if (x.strides[kept[kept_count - 1]] == 1) {
-      const Scratch room(static_cast<std::size_t>(y.size) * size_of(y.dtype));
-      reduction.y = room.as<void>();
+      const Scratch room(static_cast<std::size_t>(y.size) * (sizeof(int64_t) + size_of(y.dtype)));
+      int64_t* const places = room.as<int64_t>();
+      reduction.y = places + y.size;
       reduction.kept = nest_of(x, kept, kept_count);
-      along_rows ? reduce_rows(reduction) : reduce_columns(reduction);
+      reduce_to(places);
       copy(laid_out(y, kept, kept_count, reduction.y), y);
+      if (which) copy(laid_out(*which, kept, kept_count, places), *which);
       return;
     }
   }
-  if (which) {
-    reduce_which(reduction, which->as<int64_t>());
-  } else if (along_rows) {
-    reduce_rows(reduction);
-  } else {
-    reduce_columns(reduction);
-  }
+  reduce_to(which ? which->as<int64_t>() : nullptr);
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

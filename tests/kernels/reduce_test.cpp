@@ -320,6 +320,12 @@ TYPED_TEST(ReduceFloating, APermutedCubeHasTheBitsOfOneInOrder) {
           EXPECT_TRUE(same_bits(expected, y)) << shape.str() << " axes " << axes << " op " << int(op);
           EXPECT_TRUE(y.margins_intact());
         }
+        TestArray<TypeParam> expected(reduced(shape, axes)), y(reduced(shape, axes));
+        TestArray<std::int64_t> expected_which(reduced(shape, axes)), which(reduced(shape, axes));
+        cpu().reduce(ReduceOp::max, x, expected, &expected_which.array());
+        cpu().reduce(ReduceOp::max, other, y, &which.array());
+        EXPECT_TRUE(same_bits(expected, y) && same_bits(expected_which, which)) << shape.str() << " axes " << axes;
+        EXPECT_TRUE(y.margins_intact() && which.margins_intact());
       }
     } while (std::next_permutation(order, order + 3));
   }
