@@ -102,11 +102,52 @@ int transposed_axis(const Nest<3>& nest, int k) {
 
 constexpr int64_t kTileElements = 2048;  // what two inputs of them take stays in the caches next to a core
 constexpr int64_t kTileRow = 128;        // elements
+constexpr int64_t kTurned = 64;          // the same of tiles that are turned at the end, along both sides
+constexpr int64_t kFarRow =
+    4096;  // bytes from row to row, from which on those written in turns share a set of the caches
+
+/// Two inputs that lie along `axis` are run through as they lie, and what comes of it is turned.
+void run_turned(Run run, const Nest<3>& nest, int axis, const void* const (&data)[3], const int64_t (&sizes)[3]) {
+  const int64_t all_rows = nest.sizes[axis], all_cols = nest.inner(), row_step = nest.strides[2][axis];
+  const int64_t cols = even_chunk(all_cols, kTurned);
+  const int64_t rows = min(all_rows, max(kTurned, kTurned * kTurned / cols));
+  const int64_t down = ceil_div(all_rows, rows), across = ceil_div(all_cols, cols);
+  const Nest<3> outer = nest.without(axis);
+  const int64_t chunk = max<int64_t>(1, kGrain / (rows * cols));
+  parallel_for(outer.rows() * down * across, chunk, [&](int64_t begin, int64_t end) {
+    Scratch scratch(static_cast<std::size_t>(rows * cols * sizes[2]));
+    char* const buffer = scratch.as<char>();
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const Cursor<3> cursor(outer, outer.rank - 1, unit / (down * across));
+      const int64_t row = unit / across % down * rows, col = unit % across * cols;
+      const int64_t tall = min(rows, all_rows - row), wide = min(cols, all_cols - col);
+      const char* parts[3];
+      for (int k = 0; k < 3; ++k) {
+        const int64_t at = cursor.offsets[k] + row * nest.strides[k][axis] + col * nest.inner_stride(k);
+        parts[k] = static_cast<const char*>(data[k]) + at * sizes[k];
+      }
+      for (int64_t c = 0; c < wide; ++c)
+        run(parts[0] + c * nest.inner_stride(0) * sizes[0], parts[1] + c * nest.inner_stride(1) * sizes[1],
+            buffer + c * tall * sizes[2], tall);
+      dispatch_bytes(static_cast<std::size_t>(sizes[2]), [&]<class Bytes>() {
+        transpose_block(reinterpret_cast<const Bytes*>(buffer), tall,
+                        reinterpret_cast<Bytes*>(const_cast<char*>(parts[2])), row_step, tall, wide);
+      });
+    }
+  });
+}
 
 /// Tiles of rows of y, along `axis`, next to copies of those of inputs that lie otherwise. `fixed`: plain numbers.
 void run_tiles(const Runs& runs, const Nest<3>& nest, int axis, const void* const (&data)[3], const int64_t (&sizes)[3],
                const bool (&fixed)[2]) {
   const Run run = fixed[1] ? runs.fixed_b : fixed[0] ? runs.fixed_a : runs.arrays;
+  bool twice = data[0] == data[1];  // one input for both
+  for (int i = 0; i < nest.rank; ++i) twice = twice && nest.strides[0][i] == nest.strides[1][i];
+  const int64_t row_bytes = nest.strides[2][axis] * sizes[2], bytes = nest.rows() * nest.inner() * sizes[2];
+  if (!fixed[0] && !fixed[1] && !twice && nest.strides[0][axis] == 1 && nest.strides[1][axis] == 1 &&
+      nest.sizes[axis] >= kTurned / 2 && sizes[2] >= 4 && sizes[2] <= sizes[0] &&
+      (row_bytes < kFarRow || is_past_caches(bytes)))
+    return run_turned(run, nest, axis, data, sizes);
   const int64_t all_rows = nest.sizes[axis], all_cols = nest.inner(), row_step = nest.strides[2][axis];
   const int64_t cols = even_chunk(all_cols, kTileRow),
                 rows = min(all_rows, max<int64_t>(16, kTileElements / cols / 16 * 16));
@@ -114,8 +155,6 @@ void run_tiles(const Runs& runs, const Nest<3>& nest, int axis, const void* cons
   // Whole tiles at a time: not beside a number that changes from row to row.
   bool joined = cols == all_cols && row_step == cols;
   for (int k = 0; k < 2; ++k) joined = joined && (!fixed[k] || nest.strides[k][axis] == 0);
-  bool twice = data[0] == data[1];  // one input for both
-  for (int i = 0; i < nest.rank; ++i) twice = twice && nest.strides[0][i] == nest.strides[1][i];
   const Nest<3> outer = nest.without(axis);
   const int64_t chunk = max<int64_t>(1, kGrain / (rows * cols));
   parallel_for(outer.rows() * down * across, chunk, [&](int64_t begin, int64_t end) {
