@@ -11,8 +11,8 @@ TEXT = """\
 It is fast where models are small: on two cores with AVX-512 (in brackets on those of the page for AVX2, which may be another
 machine's), a training step of an MLP of 64-64-10 takes {mlp_64_64_10_sgd}, and with PyTorch's C++ API {mlp_64_64_10_sgd/torch}
 times as long; one of a small ConvNet {cnn_28}, and {cnn_28/torch} times as long. Others come close to it or pass it: oneDNN takes
-{gemm_1056/onednn} of Reel's time for the product of two 1056 x 1056 matrices, PyTorch {gather/torch} of it for taking
-elements along rows by index and {conv_64_256/torch channels last} for a convolution of 64 channels of 256 x 256 pixels if its user lays the
+{gemm_1056/onednn} of Reel's time for the product of two 1056 x 1056 matrices, PyTorch {add_transposed/torch} of it for adding two
+transposed matrices, whose sum it leaves transposed, and {conv_64_256/torch channels last} for a convolution of 64 channels of 256 x 256 pixels if its user lays the
 channels last (below 1, that is less); and a training step of an MLP of 784-512-512-10, nearly all of it products, takes PyTorch no more than
 {mlp_784_512_512_10_sgd/torch} times as long.
 All rows, peers and the machine's limits are in [docs/performance.md](docs/performance.md) and, for AVX2,
@@ -33,9 +33,13 @@ def figure(page, name):
 
 
 def paragraph(pages):
-    """Of the texts of PAGES."""
+    """Of the texts of PAGES; of a row younger than the second one, what the first one tells."""
     def both(match):
-        with_avx512, with_avx2 = (figure(page, match.group(1)) for page in pages)
+        with_avx512 = figure(pages[0], match.group(1))
+        try:
+            with_avx2 = figure(pages[1], match.group(1))
+        except ValueError:
+            return with_avx512
         if match.group(1) == "date":
             return " and ".join(dict.fromkeys((with_avx512, with_avx2)))
         return f"{with_avx512} ({with_avx2})"
