@@ -39,9 +39,9 @@ void transpose(const T* x, T* y, const Nest<2>& nest, int axis) {
   const Nest<2> outer = nest.without(axis);  // its last axis is never walked
   // Strips one line wide. Those down y read x as so many streams, which memory needs; those along y, whose rows lie further apart
   // than x's or share a set of the caches, write it in whole lines side by side.
-  constexpr int64_t kFarRow = 4096 / static_cast<int64_t>(sizeof(T));
-  const bool down_y = (y_stride <= x_stride && y_stride < kFarRow) || cols < 4 * kTransposeTile<T> ||
-                      is_past_caches(nest.rows() * cols * static_cast<int64_t>(sizeof(T)));
+  constexpr auto size = static_cast<int64_t>(sizeof(T));
+  const bool down_y = (y_stride <= x_stride && y_stride * size < kFarRow) || cols < 4 * kTransposeTile<T> ||
+                      is_past_caches(nest.rows() * cols * size);
   const int64_t strip_rows = down_y ? min(even_chunk(rows, 2048), rows) : kTransposeTile<T>;
   const int64_t strip_cols = down_y ? kTransposeTile<T> : min(even_chunk(cols, 2048), cols);
   const int64_t down = ceil_div(rows, strip_rows), across = ceil_div(cols, strip_cols);

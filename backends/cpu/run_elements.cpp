@@ -103,8 +103,6 @@ int transposed_axis(const Nest<3>& nest, int k) {
 constexpr int64_t kTileElements = 2048;  // what two inputs of them take stays in the caches next to a core
 constexpr int64_t kTileRow = 128;        // elements
 constexpr int64_t kTurned = 64;          // the same of tiles that are turned at the end, along both sides
-constexpr int64_t kFarRow =
-    4096;  // bytes from row to row, from which on those written in turns share a set of the caches
 
 /// Two inputs that lie along `axis` are run through as they lie, and what comes of it is turned.
 void run_turned(Run run, const Nest<3>& nest, int axis, const void* const (&data)[3], const int64_t (&sizes)[3]) {

@@ -206,6 +206,9 @@ REEL_INLINE Vec<T, bytes> reduce_each(Vec<T, bytes> (&rows)[count], F f) {
 template <class T>
 inline constexpr int64_t kTransposeTile = 64 / static_cast<int64_t>(sizeof(T));
 
+/// Bytes from row to row from which on rows that are written in turns share a set of the caches.
+inline constexpr int64_t kFarRow = 4096;
+
 /// y[r, c] = x[r, c] for r < rows, c < cols, where x is contiguous along r and y along c.
 template <class T>
 void transpose_block(const T* x, int64_t x_stride, T* y, int64_t y_stride, int64_t rows, int64_t cols) {
