@@ -124,7 +124,7 @@ Tensor reduced_rows(ReduceOp op, const Tensor& x, const Offsets& offsets, Source
     });
   if (taping() && !adds) {
     const detail::InfinityOfNoRows given(op, offsets);
-    record_op(name, where, {&x}, y, {}, [offsets, which](Gradients& g) { select_backward(g, which, offsets); });
+    record_op(name, where, {&x}, y, {&which}, [offsets, which](Gradients& g) { select_backward(g, which, offsets); });
   }
   return y;
 }

@@ -42,7 +42,9 @@ Tensors with_weight(const Tensor& x, const Tensor& weight) {
 }
 
 // Without a weight the gradient needs no x.
-Tensors saved(const Tensor& x, const Tensor& weight) { return weight.defined() ? Tensors{x, weight} : Tensors{}; }
+Tensors saved(const Tensor& x, const Tensor& weight, const Sums& sums) {
+  return weight.defined() ? Tensors{x, weight, sums.index} : Tensors{sums.index};
+}
 Tensor kept(const Tensor& x, const Tensor& weight) { return weight.defined() ? x : Tensor(); }
 
 // What a kernel takes: contiguous, or null.
@@ -61,8 +63,8 @@ Tensor table_gradient(const Tensor& dy, const Tensor& weight, const Sums& sums, 
       .segment_gather_backward_table(packed(dy).array(), sums.index.array(), Weight(weight), sums.segments(), sums.mean,
                                      dtable.array());
   if (taping())
-    record_list("embedding_bag_backward", SourceLocation{}, with_weight(dy, weight), Tensors{dtable}, saved(dy, weight),
-                [dy = kept(dy, weight), weight, sums](Gradients& g) {
+    record_list("embedding_bag_backward", SourceLocation{}, with_weight(dy, weight), Tensors{dtable},
+                saved(dy, weight, sums), [dy = kept(dy, weight), weight, sums](Gradients& g) {
                   if (g.needs(0)) g.add(0, summed("embedding_bag", g.dy(), weight, sums, SourceLocation{}));
                   if (weight.defined() && g.needs(1)) g.add(1, weight_gradient(g.dy(), dy, sums));
                 });
@@ -75,7 +77,7 @@ Tensor weight_gradient(const Tensor& table, const Tensor& dy, const Sums& sums) 
       .segment_gather_backward_weight(packed(table).array(), sums.index.array(), packed(dy).array(), sums.segments(),
                                       sums.mean, dweight.array());
   if (taping())
-    record_op("embedding_bag_backward", SourceLocation{}, {&table, &dy}, dweight, {&table, &dy},
+    record_op("embedding_bag_backward", SourceLocation{}, {&table, &dy}, dweight, {&table, &dy, &sums.index},
               [table, dy, sums](Gradients& g) {
                 if (g.needs(0)) g.add(0, table_gradient(dy, g.dy(), sums, table.shape()[0]));
                 if (g.needs(1)) g.add(1, summed("embedding_bag", table, g.dy(), sums, SourceLocation{}));
@@ -88,7 +90,7 @@ Tensor summed(const char* op, const Tensor& table, const Tensor& weight, const S
   backend(table.device())
       .segment_gather(packed(table).array(), sums.index.array(), Weight(weight), sums.segments(), sums.mean, y.array());
   if (taping())
-    record_list(op, where, with_weight(table, weight), Tensors{y}, saved(table, weight),
+    record_list(op, where, with_weight(table, weight), Tensors{y}, saved(table, weight, sums),
                 [table = kept(table, weight), weight, sums, rows = table.shape()[0]](Gradients& g) {
                   if (g.needs(0)) g.add(0, table_gradient(g.dy(), weight, sums, rows));
                   if (weight.defined() && g.needs(1)) g.add(1, weight_gradient(table, g.dy(), sums));

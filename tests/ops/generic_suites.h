@@ -179,6 +179,21 @@ class GenericSuites : public RowTest {
     }
   }
 
+  // Each input in turn a constant, written between forward and backward, or between the gradient and its own: what needs it says
+  // so, what does not gives the gradients of before.
+  void a_write_before_the_sweep_is_noticed(const Sizes& sizes) const {
+    for (const Size size : sizes)
+      for (int order = 1; order <= row().order; ++order) {
+        if (skips(size)) continue;
+        const std::size_t count = inputs_there(f64, size).size();
+        for (std::size_t written = 0; written < count; ++written) {
+          SCOPED_TRACE(std::string(name_of(size)) + ", order " + std::to_string(order) + ", input " +
+                       std::to_string(written));
+          write_before_the_sweep(inputs_there(f64, size), order, written);
+        }
+      }
+  }
+
   void empty_inputs_have_empty_gradients() const {
     if (row().order == 0 || skips(Size::empty)) return;
     const Tensors in = inputs_there(f64, Size::empty);
@@ -256,6 +271,39 @@ class GenericSuites : public RowTest {
   }
 
  private:
+  void write_before_the_sweep(Tensors in, int order, std::size_t written) const {
+    Tensor constant = in[written] = clone(in[written]);
+    Tape outer;
+    Tensors wanted;
+    for (const int i : row().differentiable) {
+      if (static_cast<std::size_t>(i) == written) continue;
+      outer.watch(in[static_cast<std::size_t>(i)]);
+      wanted.push_back(in[static_cast<std::size_t>(i)]);
+    }
+    Tensor y = row().call(in);
+    if (!is_tracked(y)) return;
+    Generator generator(5);
+    const auto random = [&](const Tensor& like) { return randn(like.shape(), generator, like.options()); };
+    if (order == 2) {
+      Tape inner;
+      for (const Tensor& x : wanted) inner.watch(x);
+      const Tensor again = row().call(in);
+      Tensor slope = zeros({}, y.options());
+      for (const Tensor& dx : inner.gradient(again, random(y), wanted)) slope = slope + sum(dx * random(dx));
+      y = slope;
+    }
+    if (!is_tracked(y)) return;
+    const Tensor dy = random(y);
+    const Tensors expected = outer.gradient(y, dy, wanted, {.keep = true});
+    constant.fill_(0);  // a place of every table
+    try {
+      const Tensors results = outer.gradient(y, dy, wanted);
+      for (std::size_t i = 0; i < results.size(); ++i)
+        EXPECT_TRUE(same_bits(results[i], expected[i])) << "gradient " << i;
+    } catch (const VersionError&) {
+    }
+  }
+
   template <class F>
   void check_gradients(const F& f, const Tensors& xs, int order, Moves moves) const {
     if (moves == Moves::elements) {

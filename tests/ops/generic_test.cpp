@@ -58,6 +58,7 @@ TEST_P(Op, WhatIsFiniteIsNotToldToBeOtherwise) {
   what_is_finite_is_not_told_to_be_otherwise({Size::small, Size::odd, Size::empty, Size::one}, {f32, f64});
 }
 TEST_P(Op, APullbackGivesWhatATapeGives) { a_pullback_gives_what_a_tape_gives(); }
+TEST_P(Op, AWriteBeforeTheSweepIsNoticed) { a_write_before_the_sweep_is_noticed({Size::small, Size::odd}); }
 TEST_P(Op, EmptyInputsHaveEmptyGradients) { empty_inputs_have_empty_gradients(); }
 TEST_P(Op, StridedInputsGiveTheSameResult) {
   strided_inputs_give_the_same_result({Size::small, Size::odd, Size::large}, 1000);

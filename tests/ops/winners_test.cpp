@@ -5,12 +5,16 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 
 #include "reel/core/tape.h"
 #include "reel/ops/arithmetic.h"
 #include "reel/ops/convert.h"
 #include "reel/ops/create.h"
+#include "reel/ops/gated.h"
+#include "reel/ops/order.h"
+#include "reel/ops/pool.h"
 #include "reel/ops/ragged.h"
 #include "reel/ops/reduce.h"
 #include "reel/ops/unary.h"
@@ -143,6 +147,54 @@ TEST(RaggedWinners, OfNoSequencesAreNone) {
 
 TEST(RaggedMean, RefusesIntegers) {
   EXPECT_THROW_WITH(mean(Ragged::from_lengths(arange(3), {3})), DTypeError, "mean: x must be f32 or f64, got i64");
+}
+
+// The gradient goes where `which` says, so that nobody may write there before it has.
+TEST(Winners, PlacesWrittenBeforeTheSweepAreNoticed) {
+  struct Result {
+    Tensor values, which;
+  };
+  const auto ragged = [](const Tensor& x) { return Ragged::from_lengths(x, {2, 0, 4}); };
+  const auto of = [](const Winners& w) { return Result{w.y, w.which}; };
+  const auto of_rows = [](const RaggedWinners& w) { return Result{w.y.values(), w.which.values()}; };
+  const auto sorted = [](const Sorted& s) { return Result{s.values, s.which}; };
+  const std::function<Result(const Tensor&)> calls[] = {
+      [&](const Tensor& x) { return of(max_which(x, 0)); },
+      [&](const Tensor& x) { return of(min_which(x, 1)); },
+      [&](const Tensor& x) {
+        return of(max_which(Ragged::from_lengths(x, {2, 4})));
+      },
+      [&](const Tensor& x) {
+        return of(min_which(Ragged::from_lengths(x, {5, 1})));
+      },
+      [&](const Tensor& x) { return of_rows(max_which(ragged(x), 1)); },
+      [&](const Tensor& x) { return of(maxout_which(x, 2)); },
+      [&](const Tensor& x) { return of_rows(maxout_which(ragged(x), 2)); },
+      [&](const Tensor& x) { return sorted(sort(x, 0)); },
+      [&](const Tensor& x) { return sorted(topk(x, 2, 1)); },
+      [&](const Tensor& x) {
+        const MaxPooled pooled = max_pool1d_which(reshape(x, {1, 6, 4}));
+        return Result{pooled.values, pooled.which};
+      }};
+  for (const auto& call : calls) {
+    SCOPED_TRACE(&call - calls);
+    const Tensor x = rand({6, 4});
+    Tape tape;
+    tape.watch(x);
+    Result result = call(x);
+    result.which.fill_(0);
+    EXPECT_THROW_WITH(tape.gradient(sum(result.values), {x}), VersionError, "fill_", "winners_test.cpp");
+  }
+  // Per sequence `which` is made into places among all rows at once.
+  const Tensor x = rand({6, 4}), weights = rand({6, 4});
+  for (const Order order : {Order::ascending, Order::descending}) {
+    Tape tape;
+    tape.watch(x);
+    const RaggedSorted result = sort(ragged(x), order);
+    const Tensor y = sum(result.values.values() * weights), expected = tape.gradient(y, {x}, {.keep = true})[0];
+    Tensor(result.which.values()).fill_(0);
+    EXPECT_EQ(tape.gradient(y, {x})[0].to_vector<float>(), expected.to_vector<float>());
+  }
 }
 
 }  // namespace
