@@ -56,41 +56,36 @@ Tensor sums(const Tensor& x, const Lines& lines, ScanOptions options, SourceLoca
   return y;
 }
 
+// Gradients are made in f64 and rounded once: where a scan leaves f32's range, what it is multiplied by may lead back.
+Tensor wide(const Tensor& x) { return cast(x, f64); }
+
 Tensor recurrence(const Tensor& x, const Tensor& factor, const Lines& lines, ScanOptions options,
                   SourceLocation where) {
   Tensor y = scanned(ScanOp::sum, x, factor, lines, options);
   if (!taping()) return y;
-  if (options.exclusive) {
-    record_op("linear_scan", where, {&x, &factor}, y, {&factor, &y}, [factor, y, lines, options](Gradients& g) {
-      const Tensor dx = recurrence(g.dy(), factor, lines, back(options), SourceLocation{});
-      if (g.needs(0)) g.add(0, dx);
-      if (g.needs(1)) g.add(1, dx * y);
-    });
-  } else {
-    record_op("linear_scan", where, {&x, &factor}, y, {&x, &factor}, [x, factor, lines, options](Gradients& g) {
-      const ScanOptions exclusive = without_own(options);
-      const Tensor dx = g.dy() + recurrence(factor * g.dy(), factor, lines, back(exclusive), SourceLocation{});
-      if (g.needs(0)) g.add(0, dx);
-      if (g.needs(1)) g.add(1, dx * recurrence(x, factor, lines, exclusive, SourceLocation{}));
-    });
-  }
+  record_op("linear_scan", where, {&x, &factor}, y, {&x, &factor}, [x, factor, lines, options](Gradients& g) {
+    const ScanOptions exclusive = without_own(options);
+    const Tensor f = wide(factor), dy = wide(g.dy());
+    const Tensor dx = options.exclusive
+                          ? recurrence(dy, f, lines, back(options), SourceLocation{})
+                          : dy + recurrence(f * dy, f, lines, back(exclusive), SourceLocation{});
+    if (g.needs(0)) g.add(0, cast(dx, x.dtype()));
+    if (g.needs(1)) g.add(1, cast(dx * recurrence(wide(x), f, lines, exclusive, SourceLocation{}), x.dtype()));
+  });
   return y;
 }
 
 Tensor products(const Tensor& x, const Lines& lines, ScanOptions options, SourceLocation where) {
   Tensor y = scanned(ScanOp::prod, x, {}, lines, options);
   if (!taping() || !is_floating(x.dtype())) return y;
-  if (options.exclusive) {
-    record_op("cumprod", where, {&x}, y, {&x, &y}, [x, y, lines, options](Gradients& g) {
-      g.add(0, y * recurrence(g.dy(), x, lines, back(options), SourceLocation{}));
-    });
-  } else {
-    record_op("cumprod", where, {&x}, y, {&x}, [x, lines, options](Gradients& g) {
-      const ScanOptions exclusive = without_own(options);
-      const Tensor later = recurrence(x * g.dy(), x, lines, back(exclusive), SourceLocation{});
-      g.add(0, products(x, lines, exclusive, SourceLocation{}) * (g.dy() + later));
-    });
-  }
+  record_op("cumprod", where, {&x}, y, {&x}, [x, lines, options](Gradients& g) {
+    const ScanOptions exclusive = without_own(options);
+    const Tensor factors = wide(x), dy = wide(g.dy());
+    const Tensor later = options.exclusive
+                             ? recurrence(dy, factors, lines, back(options), SourceLocation{})
+                             : dy + recurrence(factors * dy, factors, lines, back(exclusive), SourceLocation{});
+    g.add(0, cast(products(factors, lines, exclusive, SourceLocation{}) * later, x.dtype()));
+  });
   return y;
 }
 

@@ -1,5 +1,6 @@
 #include "reel/ops/softmax.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -155,9 +156,10 @@ struct ClassWeights {
     check::shape(op, "weight", given, {scores.shape()[1]}, where);
     weight = stop_gradient(given);
   }
-  // Row losses times the weights of the rows' targets.
+  // Row losses times the weights of the rows' targets; without classes there is no target, and no loss.
   Tensor times(const Tensor& losses, const Targets& targets) const {
-    return weight.defined() ? losses * embedding(weight, targets.index_or_0()) : losses;
+    if (!weight.defined() || weight.size() == 0) return losses;
+    return losses * embedding(weight, targets.index_or_0());
   }
   // [rows, classes] weighted and summed over the classes.
   Tensor sum(const Tensor& scores) const { return reel::sum(weight.defined() ? scores * weight : scores, 1); }
@@ -279,8 +281,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntr
     const Tensor counted =
         detail::broadcast_view(untaped([&] { return unsqueeze(targets.counted, 1); }), logits.shape());
     const Tensor spread = weights.sum(neg(log_softmax(detail::relu_mask(logits, counted), 1)));
-    loss = (1 - smoothing) * loss +
-           smoothing / static_cast<double>(logits.shape()[1]) * detail::relu_mask(spread, targets.counted);
+    loss = (1 - smoothing) * loss + smoothing / static_cast<double>(std::max<std::int64_t>(1, logits.shape()[1])) *
+                                        detail::relu_mask(spread, targets.counted);
   }
   return reduced(loss, options.reduction, targets, weights);
 }
@@ -295,10 +297,13 @@ Tensor nll_loss(const Tensor& log_p, const Tensor& target, const NllOptions& opt
   const Targets targets(checked_classes("nll_loss", target, options.ignore, "log_p", log_p, where), options.ignore,
                         log_p.dtype());
   const std::int64_t rows = log_p.shape()[0], classes = log_p.shape()[1];
-  const Tensor place =
-      untaped([&] { return targets.index_or_0() + classes * arange(rows, {.dtype = i64, .device = log_p.device()}); });
-  const Tensor picked = embedding(reshape(log_p, {rows * classes}), place);
-  const Tensor loss = weights.times(detail::relu_mask(neg(picked), targets.counted), targets);
+  const auto picked = [&] {
+    if (classes == 0) return sum(log_p, 1);  // of rows that are all ignored
+    const Tensor place = untaped(
+        [&] { return targets.index_or_0() + classes * arange(rows, {.dtype = i64, .device = log_p.device()}); });
+    return embedding(reshape(log_p, {rows * classes}), place);
+  };
+  const Tensor loss = weights.times(detail::relu_mask(neg(picked()), targets.counted), targets);
   return reduced(loss, options.reduction, targets, weights);
 }
 

@@ -28,6 +28,15 @@ struct Backward<scalar::Relu> {
   }
 };
 
+/// Doubled last: 2x of what squares to infinity would be infinite, and NaN times a dy of 0, as `norm` has it there.
+template <>
+struct Backward<scalar::Square> {
+  template <class T>
+  REEL_INLINE static T dx(T saved, T dy) {
+    return T(2) * (dy * saved);
+  }
+};
+
 // Those of an output that is saved are made of it in a few steps.
 template <class Op>
 constexpr bool kIsShort =

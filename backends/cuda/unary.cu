@@ -34,6 +34,15 @@ struct Backward<scalar::Relu> {
   }
 };
 
+/// Doubled last: 2x of what squares to infinity would be infinite, and NaN times a dy of 0, as `norm` has it there.
+template <>
+struct Backward<scalar::Square> {
+  template <class T>
+  REEL_DEVICE static T apply(T saved, T dy) {
+    return T(2) * (dy * saved);
+  }
+};
+
 /// y = F(a, b), all without gaps.
 template <class F, class T>
 __global__ void map_of(const T* a, const T* b, T* y, Units<T> units) {

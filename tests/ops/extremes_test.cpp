@@ -179,6 +179,38 @@ TEST(IgnoredRows, OfWhichThereAreNoOthersHaveNoGradient) {
   EXPECT_THAT(gradient([&](const Tensor& x) { return nll_loss(x, target, {.ignore = 7}); }, logits), Each(0));
 }
 
+// Nothing is looked up in a table of no classes.
+TEST(IgnoredRows, OfNoClassesHaveNoLoss) {
+  for (const std::int64_t rows : {0, 3}) {
+    const Tensor scores = zeros({rows, 0}, kDouble), target = full({rows}, -100, {.dtype = i64});
+    for (const Tensor& weight : {Tensor(), zeros({0}, kDouble)})
+      for (const Reduction reduction : {Reduction::none, Reduction::sum, Reduction::mean}) {
+        const auto expect_no_loss = [&](const Function& loss) {
+          EXPECT_TRUE(gradient(loss, scores).empty());
+          for (const double value : loss(scores).to_vector<double>())
+            EXPECT_TRUE(reduction == Reduction::mean ? std::isnan(value) : value == 0) << value;
+        };
+        expect_no_loss(
+            [&](const Tensor& x) { return nll_loss(x, target, {.reduction = reduction, .weight = weight}); });
+        for (const double smoothing : {0.0, 0.3})
+          expect_no_loss([&](const Tensor& x) {
+            return cross_entropy(x, target, {.reduction = reduction, .label_smoothing = smoothing, .weight = weight});
+          });
+      }
+  }
+}
+
+TEST(Norm, OfWhatSquaresToInfinityHasNoGradient) {
+  const Function per_sequence = [](const Tensor& x) { return norm(Ragged::from_lengths(x, {1, 0, 2})); };
+  for (const Function& f : {Function([](const Tensor& x) { return norm(x); }), per_sequence,
+                            Function([](const Tensor& x) { return stddev(x, {0}, 0); })}) {
+    const std::vector<double> dx = gradient(f, tensor({3, 1e308, -1.7e308}, kDouble));
+    EXPECT_EQ(dx[1], 0);
+    EXPECT_EQ(dx[2], 0);
+  }
+  EXPECT_THAT(gradient([](const Tensor& x) { return norm(x); }, tensor({3e38, 1e20, 1})), Each(0));
+}
+
 TEST(Winners, ThatAreNaNHaveTheGradient) {
   const Tensor x = tensor({1, kNaN, 3, kNaN}, kDouble);
   EXPECT_THAT(gradient([](const Tensor& x) { return max(x); }, x), ElementsAre(0, 1, 0, 1));
