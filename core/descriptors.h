@@ -123,6 +123,15 @@ struct RecurrentGradients {
   const Array* c0 = nullptr;
 };
 
+/// Of a scan: of its results `dy` or, null, of the state after the last element of each line `dlast`, and of its inputs (null: not
+/// wanted).
+struct ScanGradients {
+  const Array* dy;
+  const Array* dlast;
+  const Array* dx;
+  const Array* dfactor = nullptr;
+};
+
 /// Where a random call starts in the Philox stream. f32 and bits: element i takes lane i % 4 of block `counter + i / 4`, a
 /// normal pair two neighbouring lanes. f64: two lanes per element, so element i takes half i % 2 of block `counter + i / 2`,
 /// a normal pair a whole block. The numbers of a block: core/scalar/philox.h.

@@ -103,6 +103,9 @@ class REEL_API Ops {
   /// if `exclusive`. f32 (s is kept in f64), f64, i64 (factor null). All contiguous.
   virtual void scan(ScanOp op, const Array& x, const Array* factor, int axis, bool reverse, bool exclusive,
                     const Array& y) = 0;
+  /// The gradients of scan in f32, made in f64 and rounded once; `factor` and its gradient are null for prod alone. All contiguous.
+  virtual void scan_backward(ScanOp op, const Array& x, const Array* factor, int axis, bool reverse, bool exclusive,
+                             const ScanGradients& gradients) = 0;
 
   // --- order --------------------------------------------------------------------------------------------------------
   /// The k first of each line of x along `axis` in ascending or descending order (k = y's size there; all of them: a sort).
@@ -280,6 +283,8 @@ class REEL_API Ops {
   /// As scan, down each column of each segment; x, y [total, width].
   virtual void segment_scan(ScanOp op, const Array& x, const Array* factor, const Segments& segments, bool reverse,
                             bool exclusive, const Array& y) = 0;
+  virtual void segment_scan_backward(ScanOp op, const Array& x, const Array* factor, const Segments& segments,
+                                     bool reverse, bool exclusive, const ScanGradients& gradients) = 0;
   /// As sort with all of each segment, down each column; which counts from the segment's first row.
   virtual void segment_sort(const Array& x, const Segments& segments, bool descending, const Array& y,
                             const Array& which) = 0;

@@ -94,14 +94,22 @@ Tensor split_evenly(const Tensor& dy, const Tensor& x, const Tensor& y, std::uin
   return detail::relu_mask(share, winners);
 }
 
-// The product of all elements but the one itself, over the axes in `mask`: of those before and of those behind it.
-Tensor product_of_others(const Tensor& x, std::uint32_t mask) {
-  if (mask == 0) return untaped([&] { return ones_like(x); });
-  const int axis = __builtin_ctz(mask);
-  if ((mask & (mask - 1)) == 0)
-    return cumprod(x, axis, {.exclusive = true}) * cumprod(x, axis, {.reverse = true, .exclusive = true});
+// The gradient of the product along an axis for dy of size 1 there: times those before and those behind each element, in f64, where
+// one of both may leave f32's range and the other leads back.
+Tensor product_gradient(const Tensor& x, const Tensor& dy, int axis, bool recording) {
+  if (!recording && x.dtype() != f64) return detail::prod_gradient(x, dy, axis);
+  const Tensor from = cast(x, f64);
+  const Tensor others =
+      cumprod(from, axis, {.exclusive = true}) * cumprod(from, axis, {.reverse = true, .exclusive = true});
+  return cast(cast(dy, f64) * others, x.dtype());
+}
+
+// The same over the axes in `mask`.
+Tensor product_gradient(const Tensor& x, const Tensor& dy, std::uint32_t mask, bool recording) {
+  if (mask == 0) return dy;
+  if ((mask & (mask - 1)) == 0) return product_gradient(x, dy, __builtin_ctz(mask), recording);
   // The reduced axes become one, the last.
-  Shape order, inverse = x.shape(), joined;
+  Shape order, inverse = x.shape(), joined, joined_dy;
   for (const bool gone : {false, true})
     for (int i = 0; i < x.rank(); ++i) {
       if ((mask >> i & 1) != gone) continue;
@@ -111,10 +119,12 @@ Tensor product_of_others(const Tensor& x, std::uint32_t mask) {
     }
   std::int64_t count = 1;
   for (int i = joined.rank(); i < x.rank(); ++i) count *= x.shape()[static_cast<int>(order[i])];
+  joined_dy = joined;
   joined.push_back(count);
+  joined_dy.push_back(1);
   const Tensor moved = permute(x, order);
-  const Tensor others = product_of_others(reshape(moved, joined), 1u << (joined.rank() - 1));
-  return permute(reshape(others, moved.shape()), inverse);
+  const Tensor dx = product_gradient(reshape(moved, joined), reshape(dy, joined_dy), joined.rank() - 1, recording);
+  return permute(reshape(dx, moved.shape()), inverse);
 }
 
 Tensor extremum(const char* name, ReduceOp op, const Tensor& x, const Axes& axes, Keep keep, bool first_wins,
@@ -230,8 +240,9 @@ Tensor prod(const Tensor& x, const Axes& axes, Keep keep, SourceLocation where) 
   const std::uint32_t mask = axes.mask("prod", x.rank(), where);
   Tensor y = reduced(ReduceOp::prod, x, mask, keep);
   if (taping() && is_floating(x.dtype()))
-    record_op("prod", where, {&x}, y, {&x},
-              [x, mask](Gradients& g) { g.add(0, kept(g.dy(), x.shape(), mask) * product_of_others(x, mask)); });
+    record_op("prod", where, {&x}, y, {&x}, [x, mask](Gradients& g) {
+      g.add(0, product_gradient(x, kept(g.dy(), x.shape(), mask), mask, g.recording()));
+    });
   return y;
 }
 
@@ -276,8 +287,10 @@ Tensor prod(const Ragged& x, SourceLocation where) {
                       nullptr);
   if (taping())
     record_op("prod", where, {&x.values()}, y, {&x.values()}, [x](Gradients& g) {
-      const Ragged others = cumprod(x, {.exclusive = true}) * cumprod(x, {.reverse = true, .exclusive = true});
-      g.add(0, (others * g.dy()).values());
+      if (!g.recording() && x.dtype() != f64) return g.add(0, detail::prod_gradient(x, g.dy()));
+      const Ragged wide = cast(x, f64);
+      const Ragged others = cumprod(wide, {.exclusive = true}) * cumprod(wide, {.reverse = true, .exclusive = true});
+      g.add(0, cast((others * cast(g.dy(), f64)).values(), x.dtype()));
     });
   return y;
 }

@@ -8,10 +8,10 @@
 #include "reel/ops/offsets.h"
 #include "reel/ops/views.h"
 
-// Three recorded scans, whose gradients are made of each other:
+// Recorded scans, whose gradients have a kernel and, for an outer tape, are made of each other:
 //   E(x, f), exclusive: y[i + 1] = x[i] + f[i] y[i].   dx = E'(dy, f), df = dx y, with E' in the other direction.
-//   inclusive: y = x + f E(x, f).
-//   P(x), exclusive product: dx = P(x) E'(dy, x). Inclusive: y = x P(x).
+//   inclusive: y = x + f E(x, f).                      dx = dy + E'(f dy, f), df = dx E(x, f).
+//   products: y with f = x, from 1.                    dx is df.
 
 namespace reel {
 
@@ -32,18 +32,20 @@ struct Lines {
 constexpr ScanOptions back(ScanOptions options) { return {!options.reverse, options.exclusive}; }
 constexpr ScanOptions without_own(ScanOptions options) { return {options.reverse, true}; }
 
+// What contiguous arrays a scan sees.
+Tensor seen(const Tensor& t, const Lines& lines) { return !t.defined() ? t : lines.offsets ? as_rows(t) : packed(t); }
+const Array* array_of(const Tensor& t) { return t.defined() ? &t.array() : nullptr; }
+
 // Unrecorded. `factor` may be undefined.
 Tensor scanned(ScanOp op, const Tensor& x, const Tensor& factor, const Lines& lines, ScanOptions options) {
   Tensor y = empty(x.shape(), x.options());
   Ops& ops = backend(x.device());
-  const auto seen = [&](const Tensor& t) { return !t.defined() ? t : lines.offsets ? as_rows(t) : packed(t); };
-  const Tensor from = seen(x), by = seen(factor), to = seen(y);
-  const Array* f = by.defined() ? &by.array() : nullptr;
+  const Tensor from = seen(x, lines), by = seen(factor, lines), to = seen(y, lines);
   if (lines.offsets) {
-    ops.segment_scan(op, from.array(), f, lines.offsets->segments(x.device()), options.reverse, options.exclusive,
-                     to.array());
+    ops.segment_scan(op, from.array(), array_of(by), lines.offsets->segments(x.device()), options.reverse,
+                     options.exclusive, to.array());
   } else {
-    ops.scan(op, from.array(), f, lines.axis, options.reverse, options.exclusive, to.array());
+    ops.scan(op, from.array(), array_of(by), lines.axis, options.reverse, options.exclusive, to.array());
   }
   return y;
 }
@@ -56,36 +58,70 @@ Tensor sums(const Tensor& x, const Lines& lines, ScanOptions options, SourceLoca
   return y;
 }
 
-// Gradients are made in f64 and rounded once: where a scan leaves f32's range, what it is multiplied by may lead back.
-Tensor wide(const Tensor& x) { return cast(x, f64); }
+Tensor recurrence(const Tensor& x, const Tensor& factor, const Lines& lines, ScanOptions options, SourceLocation where);
+Tensor products(const Tensor& x, const Lines& lines, ScanOptions options, SourceLocation where);
+
+// The gradient of the state after each element.
+Tensor of_states(const Tensor& dy, const Tensor& factor, const Lines& lines, ScanOptions options) {
+  const ScanOptions against = back(without_own(options));
+  if (options.exclusive) return recurrence(dy, factor, lines, against, SourceLocation{});
+  return dy + recurrence(factor * dy, factor, lines, against, SourceLocation{});
+}
+
+// In f64 and rounded once: where a scan leaves f32's range, what it is multiplied by may lead back.
+void recorded_gradients(ScanOp op, Gradients& g, const Tensor& x, const Tensor& factor, const Lines& lines,
+                        ScanOptions options) {
+  const Tensor from = cast(x, f64), by = op == ScanOp::prod ? from : cast(factor, f64);
+  const Tensor after = of_states(cast(g.dy(), f64), by, lines, options);
+  const auto before = [&] {
+    const ScanOptions exclusive = without_own(options);
+    return op == ScanOp::prod ? products(from, lines, exclusive, SourceLocation{})
+                              : recurrence(from, by, lines, exclusive, SourceLocation{});
+  };
+  if (op == ScanOp::prod) return g.add(0, cast(after * before(), x.dtype()));
+  if (g.needs(0)) g.add(0, cast(after, x.dtype()));
+  if (g.needs(1)) g.add(1, cast(after * before(), x.dtype()));
+}
+
+// By the kernel: f32, unrecorded. Of dy and dlast one is defined, of dx and dfactor those that are wanted.
+void make_gradients(ScanOp op, const Tensor& x, const Tensor& factor, const Lines& lines, ScanOptions options,
+                    const Tensor& dy, const Tensor& dlast, const Tensor& dx, const Tensor& dfactor) {
+  const Tensor from = seen(x, lines), by = seen(factor, lines), of_y = seen(dy, lines), of_last = seen(dlast, lines),
+               to_x = seen(dx, lines), to_factor = seen(dfactor, lines);
+  const ScanGradients gradients{array_of(of_y), array_of(of_last), array_of(to_x), array_of(to_factor)};
+  Ops& ops = backend(x.device());
+  if (lines.offsets) {
+    ops.segment_scan_backward(op, from.array(), array_of(by), lines.offsets->segments(x.device()), options.reverse,
+                              options.exclusive, gradients);
+  } else {
+    ops.scan_backward(op, from.array(), array_of(by), lines.axis, options.reverse, options.exclusive, gradients);
+  }
+}
+
+void gradients(ScanOp op, Gradients& g, const Tensor& x, const Tensor& factor, const Lines& lines,
+               ScanOptions options) {
+  if (g.recording() || x.dtype() == f64) return recorded_gradients(op, g, x, factor, lines, options);
+  const auto room = [&](bool wanted) { return wanted ? empty(x.shape(), x.options()) : Tensor(); };
+  const Tensor dx = room(g.needs(0)), dfactor = room(factor.defined() && g.needs(1));
+  make_gradients(op, x, factor, lines, options, g.dy(), {}, dx, dfactor);
+  if (dx.defined()) g.add(0, dx);
+  if (dfactor.defined()) g.add(1, dfactor);
+}
 
 Tensor recurrence(const Tensor& x, const Tensor& factor, const Lines& lines, ScanOptions options,
                   SourceLocation where) {
   Tensor y = scanned(ScanOp::sum, x, factor, lines, options);
-  if (!taping()) return y;
-  record_op("linear_scan", where, {&x, &factor}, y, {&x, &factor}, [x, factor, lines, options](Gradients& g) {
-    const ScanOptions exclusive = without_own(options);
-    const Tensor f = wide(factor), dy = wide(g.dy());
-    const Tensor dx = options.exclusive
-                          ? recurrence(dy, f, lines, back(options), SourceLocation{})
-                          : dy + recurrence(f * dy, f, lines, back(exclusive), SourceLocation{});
-    if (g.needs(0)) g.add(0, cast(dx, x.dtype()));
-    if (g.needs(1)) g.add(1, cast(dx * recurrence(wide(x), f, lines, exclusive, SourceLocation{}), x.dtype()));
-  });
+  if (taping())
+    record_op("linear_scan", where, {&x, &factor}, y, {&x, &factor},
+              [=](Gradients& g) { gradients(ScanOp::sum, g, x, factor, lines, options); });
   return y;
 }
 
 Tensor products(const Tensor& x, const Lines& lines, ScanOptions options, SourceLocation where) {
   Tensor y = scanned(ScanOp::prod, x, {}, lines, options);
-  if (!taping() || !is_floating(x.dtype())) return y;
-  record_op("cumprod", where, {&x}, y, {&x}, [x, lines, options](Gradients& g) {
-    const ScanOptions exclusive = without_own(options);
-    const Tensor factors = wide(x), dy = wide(g.dy());
-    const Tensor later = options.exclusive
-                             ? recurrence(dy, factors, lines, back(options), SourceLocation{})
-                             : dy + recurrence(factors * dy, factors, lines, back(exclusive), SourceLocation{});
-    g.add(0, cast(products(factors, lines, exclusive, SourceLocation{}) * later, x.dtype()));
-  });
+  if (taping() && is_floating(x.dtype()))
+    record_op("cumprod", where, {&x}, y, {&x},
+              [=](Gradients& g) { gradients(ScanOp::prod, g, x, {}, lines, options); });
   return y;
 }
 
@@ -115,6 +151,25 @@ void check_factor(const Tensor& x, const Tensor& factor, SourceLocation where) {
 }
 
 }  // namespace
+
+namespace detail {
+
+namespace {
+
+Tensor gradient_of_prod(const Tensor& x, const Tensor& dy, const Lines& lines) {
+  Tensor dx = empty(x.shape(), x.options());
+  make_gradients(ScanOp::prod, x, {}, lines, {}, {}, dy, dx, {});
+  return dx;
+}
+
+}  // namespace
+
+Tensor prod_gradient(const Tensor& x, const Tensor& dy, int axis) { return gradient_of_prod(x, dy, {.axis = axis}); }
+Tensor prod_gradient(const Ragged& x, const Tensor& dy) {
+  return gradient_of_prod(x.values(), dy, {.offsets = x.offsets()});
+}
+
+}  // namespace detail
 
 Tensor cumsum(const Tensor& x, int axis, ScanOptions options, SourceLocation where) {
   check::defined("cumsum", "x", x, where);

@@ -38,4 +38,10 @@ REEL_API Ragged cumprod(const Ragged& x, int axis, ScanOptions options = {},
 REEL_API Ragged linear_scan(const Ragged& x, const Ragged& factor, ScanOptions options = {},
                             SourceLocation where = SourceLocation::current());
 
+namespace detail {
+/// The gradient of the product along an axis, of which dy has one, and of each sequence, for that of the result: f32, unrecorded.
+Tensor prod_gradient(const Tensor& x, const Tensor& dy, int axis);
+Tensor prod_gradient(const Ragged& x, const Tensor& dy);
+}  // namespace detail
+
 }  // namespace reel

@@ -79,6 +79,8 @@ class CpuOps final : public Ops {
   void dropout(const Array& x, double p, const PhiloxState& state, const Array& y) override;
   void scan(ScanOp op, const Array& x, const Array* factor, int axis, bool reverse, bool exclusive,
             const Array& y) override;
+  void scan_backward(ScanOp op, const Array& x, const Array* factor, int axis, bool reverse, bool exclusive,
+                     const ScanGradients& gradients) override;
   void sort(const Array& x, int axis, bool descending, const Array& y, const Array& which) override;
   std::int64_t nonzero(const Array& mask, const Array& index) override;
   void pool(PoolOp op, const Conv& geometry, bool count_padding, const Array& x, const Array& y,
@@ -130,6 +132,8 @@ class CpuOps final : public Ops {
   void murmur3(const Array& keys, std::uint32_t seed, const Array& y) override;
   void segment_scan(ScanOp op, const Array& x, const Array* factor, const Segments& segments, bool reverse,
                     bool exclusive, const Array& y) override;
+  void segment_scan_backward(ScanOp op, const Array& x, const Array* factor, const Segments& segments, bool reverse,
+                             bool exclusive, const ScanGradients& gradients) override;
   void segment_sort(const Array& x, const Segments& segments, bool descending, const Array& y,
                     const Array& which) override;
   void segment_window(const Array& x, const Segments& segments, std::int64_t before, const Array& y) override;

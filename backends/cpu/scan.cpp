@@ -2,8 +2,8 @@
 
 #include "reel/backends/cpu/cpu_ops.h"
 #include "reel/backends/cpu/kernel.h"
+#include "reel/backends/cpu/scan_backward.h"
 #include "reel/backends/cpu/simd.h"
-#include "reel/backends/cpu/stream.h"
 
 // Recurrences, running sums and products among them, down the columns of blocks of rows: a block is a segment, or the lines
 // along an axis. A line is walked in order by one thread, its state in f64; threads share blocks and their columns, or lines
@@ -15,10 +15,7 @@ namespace {
 
 constexpr int64_t kStrip = 64;          // columns side by side
 constexpr int64_t kMostColumns = 4096;  // of a task
-constexpr int64_t kFewColumns = 8 * kStrip;
-constexpr int64_t kWideRow = 2048;  // columns
-constexpr int64_t kLargeBytes = 16 << 20;
-constexpr int kLines = 4;  // without gaps, at once
+constexpr int kLines = 4;               // without gaps, at once
 
 /// What a line's state is kept in: f64, or for integers what wraps around.
 template <class T>
@@ -158,74 +155,109 @@ void dispatch_scan(DType dtype, F f) {
   dispatch_floating(dtype, f);
 }
 
-/// Threads that write next to each other in a row take lines from each other, and so do their prefetchers: of two threads of a Zen 4
-/// each wrote half of rows of 128 elements, and 1024 rows took two to eight times as long as by one thread; of 20,000 rows of 100 it
-/// would be 0.8 of the time. Few columns of few blocks are therefore one thread's, many are shared by strips, of which each thread
-/// walks several, one after the other. Beyond the caches a strip's lines come one by one, from pages that the next strip needs again
-/// (four times as long for 10,000 rows of 1,000), so that rows are walked whole, or, if they are wide or threads many, in parts.
-int64_t columns_of_a_task(int64_t blocks, int64_t width, int64_t size, int64_t bytes) {
-  const int64_t threads = detail::available_threads();
-  if (threads == 1 || size <= kGrain || blocks >= 4 * threads || width < kFewColumns)
-    return even_chunk(width, kMostColumns);
-  if (!is_past_caches(bytes, kLargeBytes)) return even_chunk(width, kStrip);
-  const int64_t part = width < kWideRow ? kWideRow : kWideRow / 2;  // as measured with two threads
-  return even_chunk(width, max(4 * kStrip, part / (threads / 2)));
-}
-
-/// Blocks of rows, block b from row offsets[b] to offsets[b + 1], or of `length` rows where offsets is null.
-void scan_blocks(ScanOp op, const Array& x, const Array* factor, const Walk& walk, int64_t blocks,
-                 const int64_t* offsets, int64_t length, const Array& y) {
+void scan_blocks(ScanOp op, const Array& x, const Array* factor, const Walk& walk, const ScanBlocks& blocks,
+                 const Array& y) {
   if (y.size == 0) return;
   dispatch_scan(x.dtype, [&]<class T>() {
     const Recurrence<T> recurrence = recurrence_of<T>(op, x, factor);
     T* const to = y.as<T>();
     const int64_t bytes = 2 * y.size * static_cast<int64_t>(sizeof(T));
-    const int64_t piece = columns_of_a_task(blocks, walk.width, y.size, bytes), pieces = ceil_div(walk.width, piece);
-    const int64_t rows = max<int64_t>(1, length);  // of a block, or on average
-    const auto first = [=](int64_t block) { return offsets == nullptr ? block * length : offsets[block]; };
-    parallel_for(blocks * pieces, max<int64_t>(1, kGrain / (rows * piece)), [&](int64_t begin, int64_t end) {
+    const int64_t piece = columns_of_a_task(blocks, y.size, bytes), pieces = ceil_div(walk.width, piece);
+    const int64_t rows = max<int64_t>(1, y.size / (blocks.count * walk.width));  // of a block, on average
+    parallel_for(blocks.count * pieces, max<int64_t>(1, kGrain / (rows * piece)), [&](int64_t begin, int64_t end) {
       States<T> states;
       for (int64_t unit = begin; unit < end; ++unit) {
-        const int64_t block = unit / pieces, column = unit % pieces * piece, row = first(block);
+        const int64_t block = unit / pieces, column = unit % pieces * piece, row = blocks.first(block);
         const int64_t place = row * walk.width + column, columns = min(piece, walk.width - column);
         if (walk.width == 1) {
-          scan_lines(walk, recurrence.from(place), to + place, 1, first(block + 1) - row);
+          scan_lines(walk, recurrence.from(place), to + place, 1, blocks.first(block + 1) - row);
           continue;
         }
-        states.advance_over(walk, recurrence.from(place), to + place, first(block + 1) - row, columns);
+        states.advance_over(walk, recurrence.from(place), to + place, blocks.first(block + 1) - row, columns);
       }
     });
   });
+}
+
+/// f(j) for j in [0, n), in vectors of whole blocks.
+template <class F>
+REEL_INLINE void in_blocks(int64_t n, F f) {
+  constexpr int64_t kBlock = 16;
+  int64_t j = 0;
+  for (; j + kBlock <= n; j += kBlock)
+#pragma omp simd
+    for (int64_t k = j; k < j + kBlock; ++k) f(k);
+  for (; j < n; ++j) f(j);
+}
+
+void forward_row(const float* factor, const float* x, double* state, double* before, int64_t n) {
+  in_blocks(
+      n, [=](int64_t j) __attribute__((always_inline)) {
+        before[j] = state[j];
+        state[j] = fma(static_cast<double>(factor[j]), state[j], static_cast<double>(x[j]));
+      });
+}
+
+void backward_row(const float* factor, const float* dy, const float* own, const float* by, const double* before,
+                  double* carry, float* dx, float* dfactor, int64_t n) {
+  in_blocks(
+      n, [=](int64_t j) __attribute__((always_inline)) {
+        const double after = carry[j] + static_cast<double>(own[j]);
+        carry[j] =
+            fma(static_cast<double>(factor[j]), carry[j], static_cast<double>(dy[j]) * static_cast<double>(by[j]));
+        dx[j] = static_cast<float>(after);
+        dfactor[j] = static_cast<float>(after * before[j]);
+      });
+}
+
+// No constant, whose addresses would have to be found when the library is loaded.
+ScanRow row_kernels() { return {&forward_row, &backward_row}; }
+
+ScanBlocks blocks_of(const Array& x, const Segments& segments) {
+  return {segments.count, x.shape.back(), segments.offsets, segments.max_length};
+}
+ScanBlocks blocks_along(const Array& x, int axis) {
+  ScanBlocks blocks{1, 1, nullptr, x.shape[axis]};
+  for (int i = 0; i < axis; ++i) blocks.count *= x.shape[i];
+  for (int i = axis + 1; i < x.rank(); ++i) blocks.width *= x.shape[i];
+  return blocks;
 }
 
 }  // namespace
 
 void CpuOps::scan(ScanOp op, const Array& x, const Array* factor, int axis, bool reverse, bool exclusive,
                   const Array& y) {
-  int64_t blocks = 1, width = 1;
-  for (int i = 0; i < axis; ++i) blocks *= x.shape[i];
-  for (int i = axis + 1; i < x.rank(); ++i) width *= x.shape[i];
-  const int64_t length = x.shape[axis];
-  if (width == 1 && blocks > 1) {
+  const ScanBlocks blocks = blocks_along(x, axis);
+  if (blocks.width == 1 && blocks.count > 1) {
+    const int64_t length = blocks.length;
     dispatch_scan(x.dtype, [&]<class T>() {
       const Recurrence<T> recurrence = recurrence_of<T>(op, x, factor);
-      const int64_t groups = ceil_div(blocks, kLines);
+      const int64_t groups = ceil_div(blocks.count, kLines);
       parallel_for(groups, max<int64_t>(1, kGrain / (max<int64_t>(1, length) * kLines)),
                    [&](int64_t begin, int64_t end) {
                      const int64_t line = begin * kLines, place = line * length;
                      scan_lines({1, reverse, exclusive}, recurrence.from(place), y.as<T>() + place,
-                                min(end * kLines, blocks) - line, length);
+                                min(end * kLines, blocks.count) - line, length);
                    });
     });
     return;
   }
-  scan_blocks(op, x, factor, {width, reverse, exclusive}, blocks, nullptr, length, y);
+  scan_blocks(op, x, factor, {blocks.width, reverse, exclusive}, blocks, y);
 }
 
 void CpuOps::segment_scan(ScanOp op, const Array& x, const Array* factor, const Segments& segments, bool reverse,
                           bool exclusive, const Array& y) {
-  const int64_t length = segments.total / max<int64_t>(1, segments.count);
-  scan_blocks(op, x, factor, {x.shape.back(), reverse, exclusive}, segments.count, segments.offsets, length, y);
+  scan_blocks(op, x, factor, {x.shape.back(), reverse, exclusive}, blocks_of(x, segments), y);
+}
+
+void CpuOps::scan_backward(ScanOp op, const Array& x, const Array* factor, int axis, bool reverse, bool exclusive,
+                           const ScanGradients& gradients) {
+  cpu::scan_backward(row_kernels(), op, x, factor, blocks_along(x, axis), reverse, exclusive, gradients);
+}
+
+void CpuOps::segment_scan_backward(ScanOp op, const Array& x, const Array* factor, const Segments& segments,
+                                   bool reverse, bool exclusive, const ScanGradients& gradients) {
+  cpu::scan_backward(row_kernels(), op, x, factor, blocks_of(x, segments), reverse, exclusive, gradients);
 }
 
 }  // namespace reel::cpu::REEL_CPU_ISA

@@ -41,6 +41,8 @@ class CudaOps final : public MissingOps {
 
   void scan(ScanOp op, const Array& x, const Array* factor, int axis, bool reverse, bool exclusive,
             const Array& y) override;
+  void scan_backward(ScanOp op, const Array& x, const Array* factor, int axis, bool reverse, bool exclusive,
+                     const ScanGradients& gradients) override;
   void sort(const Array& x, int axis, bool descending, const Array& y, const Array& which) override;
   std::int64_t nonzero(const Array& mask, const Array& index) override;
 
@@ -119,6 +121,8 @@ class CudaOps final : public MissingOps {
   void segment_select_backward(const Array& dy, const Array& which, const Segments& segments, const Array& dx) override;
   void segment_scan(ScanOp op, const Array& x, const Array* factor, const Segments& segments, bool reverse,
                     bool exclusive, const Array& y) override;
+  void segment_scan_backward(ScanOp op, const Array& x, const Array* factor, const Segments& segments, bool reverse,
+                             bool exclusive, const ScanGradients& gradients) override;
   void segment_sort(const Array& x, const Segments& segments, bool descending, const Array& y,
                     const Array& which) override;
   void segment_window(const Array& x, const Segments& segments, std::int64_t before, const Array& y) override;

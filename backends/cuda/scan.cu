@@ -4,6 +4,7 @@
 // write. Where there are too few lines to fill the GPU they are cut into pieces: a first pass finds what each piece does to
 // the state. The state of floats is in f64, and joined in an order that the sizes decide. Where the factors' product over a
 // run leaves the range of f64, or the state is infinite and their product 0, NaN may come out where a single chain has none.
+// Gradients are a scan the other way, of the gradient of the state after each element, beside the states before them in f64.
 
 #include "reel/backends/cuda/scan.h"
 
@@ -21,11 +22,12 @@ template <class T>
 using State = std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>;
 
 // Each kind of scan: what a run does to the state (Step), how two such are joined, the state after all from the start, and
-// the next state.
+// the next state. Y: what results are written as.
 
 template <class S>
 struct Sums {
   using Step = S;
+  static constexpr bool kGradients = false;
   static constexpr bool kFactors = false;
   REEL_DEVICE static Step identity() { return 0; }
   REEL_DEVICE static Step of(S x, S) { return x; }
@@ -37,6 +39,7 @@ struct Sums {
 template <class S>
 struct Products {
   using Step = S;
+  static constexpr bool kGradients = false;
   static constexpr bool kFactors = false;
   REEL_DEVICE static Step identity() { return 1; }
   REEL_DEVICE static Step of(S x, S) { return x; }
@@ -50,6 +53,7 @@ struct Affine {
 };
 struct Recurrences {
   using Step = Affine;
+  static constexpr bool kGradients = false;
   static constexpr bool kFactors = true;
   REEL_DEVICE static Step identity() { return {1, 0}; }
   REEL_DEVICE static Step of(double x, double factor) { return {factor, x}; }
@@ -60,21 +64,45 @@ struct Recurrences {
   REEL_DEVICE static double next(double state, double x, double factor) { return scalar::fma(factor, state, x); }
 };
 
+/// Of the scan that is walked the other way, from the gradients of its results: the state is what comes of those behind.
+template <bool exclusive>
+struct StateGradients : Recurrences {
+  static constexpr bool kGradients = true;
+  REEL_DEVICE static double own(double dy, double factor) { return exclusive ? dy : factor * dy; }
+  REEL_DEVICE static Step of(double dy, double factor) { return {factor, own(dy, factor)}; }
+  REEL_DEVICE static double next(double state, double dy, double factor) {
+    return scalar::fma(factor, state, own(dy, factor));
+  }
+  /// Of the state after an element.
+  REEL_DEVICE static double after(double state, double dy) { return exclusive ? state : state + dy; }
+};
+
+/// The same where the last state alone has a gradient: a product of the factors, which are in x's place.
+struct LastGradients : Products<double> {
+  static constexpr bool kGradients = true;
+  REEL_DEVICE static double after(double state, double) { return state; }
+};
+
 /// What is scanned, and how lines are walked. `packed`: a line's elements are neighbours and made of whole packs.
-template <class T>
+template <class T, class Y = T>
 struct Scan {
   const T* x;
   const T* factor;
-  T* y;
+  Y* y;
   Lines lines;
   int64_t piece, pieces;
   bool reverse, exclusive, packed;
+  // Of gradients alone, where y may be null.
+  const double* before = nullptr;  // the states before each element
+  Y* dfactor = nullptr;            // or null
+  const Y* dlast = nullptr;        // of LastGradients alone: what a line's states are times
 };
 
 /// Hands a run to `pass` with the address of each element or pack: places begin .. begin + kRun - 1, as far as they are before
 /// `end`, of a line of `count` elements that begins at `first`.
-template <class T, class Pass>
-REEL_DEVICE void each_of_run(const Scan<T>& scan, int64_t first, int64_t count, int64_t begin, int64_t end, Pass pass) {
+template <class T, class Y, class Pass>
+REEL_DEVICE void each_of_run(const Scan<T, Y>& scan, int64_t first, int64_t count, int64_t begin, int64_t end,
+                             Pass pass) {
   if (scan.packed) {
     REEL_UNROLL
     for (int k = 0; k < kRun; k += kPack<T>) {
@@ -88,35 +116,47 @@ REEL_DEVICE void each_of_run(const Scan<T>& scan, int64_t first, int64_t count, 
     if (begin + k < end) pass.element(k, first + (scan.reverse ? count - 1 - begin - k : begin + k) * scan.lines.width);
 }
 
-/// Elements to registers, and back.
-template <class T>
+/// Elements to registers, and back: E beside packs of T.
+template <class T, class E = T>
 struct Load {
-  const T* from;
-  T (&v)[kRun];
+  const E* from;
+  E (&v)[kRun];
   REEL_DEVICE void element(int k, int64_t at) const { v[k] = from[at]; }
   REEL_DEVICE void pack(int k, int64_t at, bool reversed) const {
-    const Pack<T> loaded = load_pack<T, kPack<T>>(from + at);
-    REEL_UNROLL
-    for (int i = 0; i < kPack<T>; ++i) v[k + i] = reversed ? loaded.v[kPack<T> - 1 - i] : loaded.v[i];
+    constexpr int count = kPack<T>;
+    if constexpr (sizeof(E) == sizeof(T)) {
+      const Pack<E, count> loaded = load_pack<E, count>(from + at);
+      REEL_UNROLL
+      for (int i = 0; i < count; ++i) v[k + i] = reversed ? loaded.v[count - 1 - i] : loaded.v[i];
+    } else {
+      REEL_UNROLL
+      for (int i = 0; i < count; ++i) element(k + i, at + (reversed ? count - 1 - i : i));
+    }
   }
 };
-template <class T>
+template <class T, class E = T>
 struct Store {
-  T* to;
-  T (&v)[kRun];
+  E* to;
+  E (&v)[kRun];
   REEL_DEVICE void element(int k, int64_t at) const { to[at] = v[k]; }
   REEL_DEVICE void pack(int k, int64_t at, bool reversed) const {
-    Pack<T> stored;
-    REEL_UNROLL
-    for (int i = 0; i < kPack<T>; ++i) stored.v[i] = v[k + (reversed ? kPack<T> - 1 - i : i)];
-    store_pack(to + at, stored);
+    constexpr int count = kPack<T>;
+    if constexpr (sizeof(E) == sizeof(T)) {
+      Pack<E, count> stored;
+      REEL_UNROLL
+      for (int i = 0; i < count; ++i) stored.v[i] = v[k + (reversed ? count - 1 - i : i)];
+      store_pack(to + at, stored);
+    } else {
+      REEL_UNROLL
+      for (int i = 0; i < count; ++i) element(k + i, at + (reversed ? count - 1 - i : i));
+    }
   }
 };
 
 /// A block takes lanes.columns lines at a time, and a piece of them. `steps` [lines, pieces]: with `only_steps` what each
 /// piece does to the state is written there, else what all pieces before it do is read (null: there is but one piece).
-template <class Kind, class T>
-__global__ void scan(const Scan<T> scan, typename Kind::Step* steps, bool only_steps, Lanes lanes) {
+template <class Kind, class T, class Y>
+__global__ void scan(const Scan<T, Y> scan, typename Kind::Step* steps, bool only_steps, Lanes lanes) {
   using Step = typename Kind::Step;
   using S = State<T>;
   REEL_DYNAMIC_SHARED(Step, scratch);
@@ -146,15 +186,34 @@ __global__ void scan(const Scan<T> scan, typename Kind::Step* steps, bool only_s
       const Step before = lanes.before(own, scratch, Kind::identity(), all, join);
       if (!only_steps) {
         S state = Kind::state(Kind::join(carry, before));
-        REEL_UNROLL
-        for (int k = 0; k < kRun; ++k) {
-          if (begin + k < end) {
-            const S previous = state;
-            state = Kind::next(state, static_cast<S>(x[k]), static_cast<S>(factor[k]));
-            x[k] = static_cast<T>(scan.exclusive ? previous : state);
+        Y y[kRun];
+        if constexpr (Kind::kGradients) {
+          if (scan.dlast != nullptr && exists) state *= static_cast<double>(scan.dlast[line]);
+          double states[kRun];
+          if (scan.dfactor != nullptr)
+            each_of_run(scan, first, count, begin, end, Load<T, double>{scan.before, states});
+          Y dfactor[kRun];
+          REEL_UNROLL
+          for (int k = 0; k < kRun; ++k) {
+            if (begin + k < end) {
+              const double dy = static_cast<double>(x[k]), after = Kind::after(state, dy);
+              state = Kind::next(state, dy, static_cast<double>(factor[k]));
+              y[k] = static_cast<Y>(after);
+              if (scan.dfactor != nullptr) dfactor[k] = static_cast<Y>(after * states[k]);
+            }
+          }
+          if (scan.dfactor != nullptr) each_of_run(scan, first, count, begin, end, Store<T, Y>{scan.dfactor, dfactor});
+        } else {
+          REEL_UNROLL
+          for (int k = 0; k < kRun; ++k) {
+            if (begin + k < end) {
+              const S previous = state;
+              state = Kind::next(state, static_cast<S>(x[k]), static_cast<S>(factor[k]));
+              y[k] = static_cast<Y>(scan.exclusive ? previous : state);
+            }
           }
         }
-        each_of_run(scan, first, count, begin, end, Store<T>{scan.y, x});
+        if (scan.y != nullptr) each_of_run(scan, first, count, begin, end, Store<T, Y>{scan.y, y});
       }
       carry = Kind::join(carry, all);
     }
@@ -187,8 +246,8 @@ __global__ void join_pieces(typename Kind::Step* steps, int64_t lines, int64_t p
 
 namespace {
 
-template <class Kind, class T>
-void run(const Context& context, device::Scan<T> scan, int64_t longest) {
+template <class Kind, class T, class Y>
+void run(const Context& context, device::Scan<T, Y> scan, int64_t longest) {
   using Step = typename Kind::Step;
   constexpr int64_t kLeast = 8192;  // elements of a piece, at least
   const int64_t lines = scan.lines.segments * scan.lines.width;
@@ -207,12 +266,12 @@ void run(const Context& context, device::Scan<T> scan, int64_t longest) {
   Grid grid = grid_for(context, units * scan.pieces * kThreads);
   grid.shared_bytes = kThreads * sizeof(Step);
   if (scan.pieces > 1) {
-    launch(context, "scan", grid, &device::scan<Kind, T>, scan, memory.as<Step>(), true, lanes);
+    launch(context, "scan", grid, &device::scan<Kind, T, Y>, scan, memory.as<Step>(), true, lanes);
     Grid joining = grid_for(context, lines * kThreads);
     joining.shared_bytes = grid.shared_bytes;
     launch(context, "scan", joining, &device::join_pieces<Kind>, memory.as<Step>(), lines, scan.pieces);
   }
-  launch(context, "scan", grid, &device::scan<Kind, T>, scan, memory.as<Step>(), false, lanes);
+  launch(context, "scan", grid, &device::scan<Kind, T, Y>, scan, memory.as<Step>(), false, lanes);
 }
 
 void scan_lines(const Context& context, ScanOp op, const Array& x, const Array* factor, const device::Lines& lines,
@@ -231,6 +290,35 @@ void scan_lines(const Context& context, ScanOp op, const Array& x, const Array* 
   };
   if (x.dtype == DType::i64) return of.template operator()<int64_t>();
   dispatch_floating(x.dtype, of);
+}
+
+// Products where `factor` is null.
+void scan_lines_backward(const Context& context, const Array& x, const Array* factor, const device::Lines& lines,
+                         int64_t longest, bool reverse, bool exclusive, const ScanGradients& gradients) {
+  if (x.size == 0) return;
+  const bool products = factor == nullptr;
+  const float *const from = x.as<float>(), *const by = products ? from : factor->as<float>(),
+                     *const dy = data_of<float>(gradients.dy);
+  float* const to_factor = data_of<float>(products ? gradients.dx : gradients.dfactor);
+  float* const to_x = products ? nullptr : data_of<float>(gradients.dx);
+  const bool packed =
+      lines.width == 1 && lines.rows.offsets == nullptr && in_packs<float>({from, by, dy, to_x, to_factor}, {longest});
+  const Workspace states(context.memory(),
+                         to_factor == nullptr ? 0 : sizeof(double) * static_cast<std::size_t>(x.size));
+  if (to_factor != nullptr) {
+    const device::Scan<float, double> scan{from, by, states.as<double>(), lines, 0, 0, reverse, true, packed};
+    products ? run<device::Products<double>>(context, scan, longest) : run<device::Recurrences>(context, scan, longest);
+  }
+  device::Scan<float> scan{dy, by, to_x, lines, 0, 0, !reverse, false, packed, states.as<double>(), to_factor};
+  if (dy == nullptr) {
+    scan.x = by;
+    scan.dlast = data_of<float>(gradients.dlast);
+    run<device::LastGradients>(context, scan, longest);
+  } else if (exclusive) {
+    run<device::StateGradients<true>>(context, scan, longest);
+  } else {
+    run<device::StateGradients<false>>(context, scan, longest);
+  }
 }
 
 }  // namespace
@@ -253,6 +341,19 @@ void CudaOps::segment_scan(ScanOp op, const Array& x, const Array* factor, const
                            bool exclusive, const Array& y) {
   scan_lines(context_, op, x, factor, {{segments.offsets, 0}, segments.count, x.shape.back()}, segments.max_length,
              reverse, exclusive, y);
+}
+
+void CudaOps::scan_backward(ScanOp, const Array& x, const Array* factor, int axis, bool reverse, bool exclusive,
+                            const ScanGradients& gradients) {
+  const Blocks blocks(x.shape, axis);
+  scan_lines_backward(context_, x, factor, {{nullptr, blocks.n}, blocks.outer, blocks.inner}, blocks.n, reverse,
+                      exclusive, gradients);
+}
+
+void CudaOps::segment_scan_backward(ScanOp, const Array& x, const Array* factor, const Segments& segments, bool reverse,
+                                    bool exclusive, const ScanGradients& gradients) {
+  scan_lines_backward(context_, x, factor, {{segments.offsets, 0}, segments.count, x.shape.back()}, segments.max_length,
+                      reverse, exclusive, gradients);
 }
 
 }  // namespace reel::cuda

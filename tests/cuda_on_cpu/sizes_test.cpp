@@ -119,6 +119,55 @@ TEST_F(CudaSizes, ScansSequences) {
   }
 }
 
+// In f32, whose gradients have kernels: of all results, and of a product alone.
+TEST_F(CudaSizes, GradientsOfScansRunTilesAndPieces) {
+  for (const std::int64_t n : {1, 7, 8, 9, 255, 2049, 20004})
+    for (const bool reverse : {false, true})
+      for (const bool exclusive : {false, true}) {
+        SCOPED_TRACE(std::to_string(n) + (reverse ? " reversed" : "") + (exclusive ? " exclusive" : ""));
+        const ScanOptions options{.reverse = reverse, .exclusive = exclusive};
+        const auto gradients = [&](Device device) {
+          Tensors results;
+          for (const auto& [shape, axis] : {std::pair{Shape{2, n}, 1}, std::pair{Shape{n, 3}, 0}}) {
+            const Tensor x = normal(shape, f32, device), factor = 0.9 + x * 0.05, near_one = 1 + x * 1e-3;
+            Tape tape;
+            for (const Tensor& input : {x, factor, near_one}) tape.watch(input);
+            const Tensor y = linear_scan(x, factor, axis, options), z = cumprod(near_one, axis, options),
+                         product = prod(near_one, axis);
+            const auto add = [&](const Tensor& of, const Tensors& wanted) {
+              for (const Tensor& dx : tape.gradient(of, normal(of.shape(), f32, device), wanted, {.keep = true}))
+                results.push_back(dx);
+            };
+            add(y, {x, factor});
+            add(y, {x});
+            add(y, {factor});
+            add(z, {near_one});
+            add(product, {near_one});
+          }
+          return results;
+        };
+        expect_equal_devices(gradients, 2e-5, n == 2049);
+      }
+}
+
+TEST_F(CudaSizes, GradientsOfScansRunSequences) {
+  for (const std::int64_t width : {1, 3, 40}) {
+    const auto gradients = [&](Device device) {
+      const Tensor x = normal({10100, width}, f32, device), factor = 0.9 + x * 0.05, near_one = 1 + x * 1e-3;
+      const auto in_sequences = [](const Tensor& t) { return Ragged::from_lengths(t, {0, 1, 2049, 0, 50, 8000}); };
+      Tape tape;
+      for (const Tensor& input : {x, factor, near_one}) tape.watch(input);
+      const Tensor y = linear_scan(in_sequences(x), in_sequences(factor)).values(),
+                   z = cumprod(in_sequences(near_one)).values(), product = prod(in_sequences(near_one));
+      Tensors results = tape.gradient(y, normal(y.shape(), f32, device), {x, factor}, {.keep = true});
+      for (const Tensor& of : {z, product})
+        results.push_back(tape.gradient(of, normal(of.shape(), f32, device), {near_one}, {.keep = true})[0]);
+      return results;
+    };
+    expect_equal_devices(gradients, 2e-5);
+  }
+}
+
 // Whole packs, what is left beside them, and arrays that do not begin at a boundary, for elements of 1 to 8 bytes.
 TEST_F(CudaSizes, ElementwiseOverPacksAndWhatIsLeft) {
   for (const std::int64_t n : {1, 3, 4, 5, 255, 511, 512, 513, 1023, 1024, 1025, 1027, 4099, 9001}) {
